@@ -1,0 +1,60 @@
+"""Errors with one clear line each: what was wrong, what was expected, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "AwavoError",
+    "CheckpointError",
+    "ConfigError",
+    "EnvironmentError_",
+    "InputError",
+    "MissingExtraError",
+    "RunFolderError",
+    "UnknownNameError",
+    "did_you_mean",
+]
+
+
+class AwavoError(Exception):
+    """Base of everything this package raises on purpose. The command line prints it and exits with code 2."""
+
+
+class InputError(AwavoError, ValueError):
+    """A value, a shape or a type that a function cannot work with."""
+
+
+class ConfigError(InputError):
+    """A configuration that cannot be run."""
+
+
+class UnknownNameError(InputError):
+    """A name that is not registered; the message suggests the nearest one."""
+
+
+class EnvironmentError_(AwavoError):
+    """An environment that breaks the contract of its interface."""
+
+
+class RunFolderError(AwavoError):
+    """A run folder that is missing, damaged, busy, or of another configuration."""
+
+
+class CheckpointError(RunFolderError):
+    """A checkpoint that is torn, altered, or of another run."""
+
+
+class MissingExtraError(AwavoError):
+    """An optional dependency that is not installed."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `" Did you mean 'x'?"` for the nearest known name, or a list of all of them."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
+    if near:
+        match = next(k for k in known if k.lower() == near[0])
+        return f" Did you mean '{match}'?"
+    return f" Known: {', '.join(known)}."
