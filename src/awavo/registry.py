@@ -1,0 +1,68 @@
+"""Names of tasks and algorithms, resolved to factories on first use."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from awavo.errors import InputError, UnknownNameError, did_you_mean
+
+__all__ = ["ALGORITHMS", "TASKS", "Entry", "make_task", "resolve"]
+
+
+class Entry(NamedTuple):
+    """Where a factory lives, and one line on it."""
+
+    target: str
+    summary: str
+    source: str
+
+
+TASKS = {
+    "cartpole": Entry("awavo.tasks.cartpole:cartpole", "pole upright, out of five bands, within 6 degrees", "AWaVO 2024"),
+    "acrobot": Entry("awavo.tasks.acrobot:acrobot", "swing up, sparing anticlockwise torque", "AWaVO 2024"),
+    "garnet": Entry("awavo.tasks.tabular:garnet", "random finite CMDP", "Archibald et al. 1995"),
+    "hazard-grid": Entry("awavo.tasks.tabular:hazard_grid", "grid world with hazards and costly moves", "this package"),
+}
+
+ALGORITHMS = {
+    "orpo-dr": Entry("awavo.algorithms.orpo_dr:orpo_dr", "rectified policy optimisation, quantile critics", "AWaVO 2024"),
+}
+
+
+def resolve(name: str, table: dict[str, Entry], kind: str) -> Callable[..., Any]:
+    """Import the factory registered under `name`."""
+    if name not in table:
+        raise UnknownNameError(f"no {kind} is named '{name}'.{did_you_mean(name, table)}")
+    module, attribute = table[name].target.split(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def make_task(name: str, **options: Any) -> Any:
+    """Build the functional environment `name`; unknown options get a suggestion."""
+    factory = resolve(name, TASKS, "task")
+    accepted = task_options(factory)
+    for option in options:
+        if option not in accepted:
+            raise UnknownNameError(f"task '{name}' has no option '{option}'.{did_you_mean(option, accepted)}")
+    try:
+        return factory(**options)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"task '{name}' cannot be built with {options}: {error}.") from error
+
+
+def task_options(factory: Callable[..., Any]) -> list[str]:
+    """Keyword names of a task's factory; a `**physics` argument stands for the fields of its parameter class."""
+    names = []
+    for parameter in inspect.signature(factory).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            module = inspect.getmodule(factory)
+            params = next(v for k, v in vars(module).items() if k.endswith("Params"))
+            names += list(params._fields)
+        else:
+            names.append(parameter.name)
+    return names

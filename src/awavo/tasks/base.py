@@ -1,0 +1,94 @@
+"""From a task's bare dynamics to an auto-resetting environment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from awavo.errors import InputError
+from awavo.types import Env, EnvSpec, Timestep
+
+__all__ = ["Clocked", "Transition", "auto_reset", "check_choice", "check_limits", "sum_costs"]
+
+
+class Transition(NamedTuple):
+    """One step of the bare dynamics, before time limits and resets."""
+
+    obs: Array
+    reward: Array
+    costs: Array
+    terminated: Array
+
+
+class Clocked(NamedTuple):
+    """A task's own state and the number of steps since its reset."""
+
+    inner: Any
+    time: Array
+
+
+def auto_reset(
+    spec: EnvSpec,
+    params: Any,
+    reset_fn: Callable[[Array, Any], tuple[Any, Array]],
+    step_fn: Callable[[Array, Any, Array, Any], tuple[Any, Transition]],
+) -> Env:
+    """Wrap bare dynamics with the time limit `spec.horizon` and same-step auto-reset.
+
+    Truncation is reported only where the episode did not terminate by itself.
+    """
+
+    def reset(key, params):
+        inner, obs = reset_fn(key, params)
+        return Clocked(inner, jnp.zeros((), jnp.int32)), obs
+
+    def step(key, state, action, params):
+        step_key, reset_key = jax.random.split(key)
+        inner, out = step_fn(step_key, state.inner, action, params)
+        time = state.time + 1
+        terminated = out.terminated
+        truncated = (time >= spec.horizon) & ~terminated
+        fresh, fresh_obs = reset(reset_key, params)
+        done = terminated | truncated
+        state = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, Clocked(inner, time))
+        obs = jnp.where(done, fresh_obs, out.obs)
+        return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)
+
+    return Env(spec, params, reset, step)
+
+
+def sum_costs(env: Env, limit: float) -> Env:
+    """Replace the costs by their sum, bounded by one limit (the paper's plots use one limit on the accumulated cost)."""
+    spec = env.spec._replace(cost_names=("total",), cost_limits=check_limits((limit,), ("total",)))
+
+    def step(key, state, action, params):
+        state, out = env.step(key, state, action, params)
+        return state, out._replace(costs=out.costs.sum(-1, keepdims=True))
+
+    return env._replace(spec=spec, step=step)
+
+
+def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, ...]:
+    """Return the limits as floats, or say what is wrong with them."""
+    limits = tuple(float(b) for b in limits)
+    if len(limits) != len(names):
+        raise InputError(
+            f"{len(limits)} cost limits given, but the task has {len(names)} costs ({', '.join(names)}): "
+            "give one limit for each."
+        )
+    for name, limit in zip(names, limits, strict=True):
+        if not math.isfinite(limit) or limit < 0:
+            raise InputError(f"the limit of cost '{name}' is {limit}, expected a finite number >= 0.")
+    return limits
+
+
+def check_choice(keyword: str, value: str, choices: Sequence[str]) -> str:
+    """Return `value` if it is one of the choices."""
+    if value not in choices:
+        raise InputError(f"{keyword}={value!r} is not one of {', '.join(map(repr, choices))}.")
+    return value
