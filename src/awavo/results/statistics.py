@@ -1,0 +1,96 @@
+"""What a set of evaluation episodes says: return and costs with intervals, and how many seeds keep their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from awavo.errors import InputError
+from awavo.results.bootstrap import (
+    CONFIDENCE,
+    RESAMPLES,
+    as_matrix,
+    iqm,
+    mean_estimate,
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap,
+)
+
+__all__ = [
+    "evaluation_summary",
+    "feasible",
+    "iqm",
+    "mean_estimate",
+    "performance_profile",
+    "probability_of_improvement",
+    "stratified_bootstrap",
+]
+
+
+def feasible(costs_per_seed: ArrayLike, limits: ArrayLike, tolerance: float = 0.0) -> NDArray[np.bool_]:
+    """Say for each seed of mean costs `[S, C]` whether every cost is at most its limit plus the tolerance."""
+    costs, bounds = np.asarray(costs_per_seed, float), np.asarray(limits, float)
+    if costs.ndim != 2 or bounds.shape != costs.shape[1:]:
+        raise InputError(f"costs {costs.shape} and limits {bounds.shape} do not match: expected [S, C] and [C].")
+    return np.asarray((costs <= bounds + tolerance).all(axis=1))
+
+
+def evaluation_summary(
+    returns: ArrayLike,
+    costs: ArrayLike,
+    lengths: ArrayLike,
+    *,
+    cost_names: Sequence[str],
+    cost_limits: Sequence[float],
+    tolerance: float = 0.0,
+    env_steps: int = 0,
+    command: str = "",
+) -> dict[str, Any]:
+    """Summarise evaluation episodes `[S, N]` (costs `[S, N, C]`) as one entry of evaluation.json.
+
+    Each figure is the mean over seeds of the per-seed means. Its interval resamples seeds, whose means already carry
+    the spread of their episodes; with one seed it resamples that seed's episodes. `violation_rate` is the share of
+    single episodes above the limit itself, without the tolerance.
+    """
+    returns, lengths, costs = as_matrix(returns, "returns"), as_matrix(lengths, "lengths"), np.asarray(costs, float)
+    _check_shapes(returns, costs, lengths, cost_names, cost_limits)
+    seeds, episodes = returns.shape
+    unit = "seeds" if seeds > 1 else "episodes of the one seed"
+    named = list(zip(cost_names, cost_limits, np.moveaxis(costs, -1, 0), strict=True))
+    return {
+        "return": _figure(returns),
+        "costs": {name: {**_figure(cost), "limit": float(limit)} for name, limit, cost in named},
+        "length": _figure(lengths),
+        "feasible_seeds": int(feasible(costs.mean(axis=1), cost_limits, tolerance).sum()),
+        "seeds": seeds,
+        "episodes_per_seed": episodes,
+        "tolerance": float(tolerance),
+        "violation_rate": {name: _figure(np.asarray(cost > limit, float)) for name, limit, cost in named},
+        "env_steps": int(env_steps),
+        "command": command,
+        "method": f"mean of per-seed means, {CONFIDENCE:.0%} expanded percentile bootstrap over {unit}, "
+        f"{RESAMPLES} resamples",
+    }
+
+
+def _figure(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Value, interval and per-seed means of episodes `[S, N]`."""
+    per_seed = values.mean(axis=1)
+    estimate = mean_estimate(per_seed if len(per_seed) > 1 else values[0])
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "per_seed": per_seed.tolist()}
+
+
+def _check_shapes(
+    returns: NDArray[Any], costs: NDArray[Any], lengths: NDArray[Any], names: Sequence[str], limits: Sequence[float]
+) -> None:
+    """Refuse arrays that do not belong together."""
+    if lengths.shape != returns.shape:
+        raise InputError(f"lengths have shape {lengths.shape}: expected {returns.shape} like the returns.")
+    if len(names) != len(limits):
+        raise InputError(f"{len(names)} cost names and {len(limits)} limits: expected one limit for each cost.")
+    if costs.shape != (*returns.shape, len(names)):
+        raise InputError(f"costs have shape {costs.shape}: expected {(*returns.shape, len(names))}, one per cost name.")

@@ -1,0 +1,139 @@
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+from awavo.errors import RunFolderError
+from awavo.results.store import load_run, read_json, to_plain, write_bytes, write_json, write_table
+
+
+def test_load_run_reads_everything(run_folder):
+    run = load_run(run_folder)
+    assert (run.task, run.algo, run.label) == ("cartpole", "orpo-dr", "orpo-dr (posterior)")
+    assert run.cost_names == ("position", "angle")
+    assert run.cost_limits == (30.0, 10.0)
+    assert run.seeds == list(range(10))
+    assert run.env_steps >= 39_000
+    assert run.evaluation is not None
+    assert run.evaluation["greedy"]["seeds"] == 10
+
+
+def test_a_run_without_evaluation_is_fine(run_folder):
+    (run_folder / "evaluation.json").unlink()
+    assert load_run(str(run_folder)).evaluation is None
+
+
+def _edit(folder, change):
+    meta = json.loads((folder / "config.json").read_text())
+    change(meta)
+    (folder / "config.json").write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda f: (f / "config.json").unlink(), "has no config.json"),
+        (lambda f: (f / "config.json").write_text('{"format": 1'), "is damaged"),
+        (lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"), "is damaged"),
+        (lambda f: (f / "config.json").write_text("[]"), "JSON object"),
+        (lambda f: _edit(f, lambda m: m.update(format=2)), "format 2, expected 1"),
+        (lambda f: _edit(f, lambda m: m.pop("spec")), "no spec.cost_names"),
+        (lambda f: _edit(f, lambda m: m["config"].pop("task")), "no config.task"),
+        (lambda f: _edit(f, lambda m: m["spec"].update(cost_limits=[1.0])), "one cost limit per cost name"),
+        (lambda f: (f / "metrics.parquet").unlink(), "metrics.parquet' is missing"),
+        (lambda f: (f / "episodes.parquet").write_bytes(b""), "episodes.parquet' is damaged"),
+        (lambda f: os.truncate(f / "episodes.parquet", 500), "episodes.parquet' is damaged"),
+        (lambda f: write_table(f / "episodes.parquet", {"seed": [0], "env_steps": [1]}), "no column 'return'"),
+        (lambda f: (f / "evaluation.json").write_text('{"greedy": 3}'), "evaluation.json' is damaged"),
+    ],
+)
+def test_damage_is_named_in_one_line(run_folder, damage, says):
+    damage(run_folder)
+    with pytest.raises(RunFolderError) as caught:
+        load_run(run_folder)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(RunFolderError, match="is not a folder"):
+        load_run(tmp_path / "nowhere")
+
+
+def test_flipped_bytes_never_escape_as_other_errors(run_folder):
+    path = run_folder / "episodes.parquet"
+    whole, random = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(40):
+        broken = bytearray(whole)
+        for place in random.integers(0, len(whole), 8):
+            broken[place] ^= int(random.integers(1, 256))
+        path.write_bytes(bytes(broken))
+        with contextlib.suppress(RunFolderError):
+            load_run(run_folder)
+
+
+def test_json_is_nan_safe_and_plain(tmp_path):
+    content = {"a": np.float32(1.5), "b": [np.nan, np.inf, 2], "c": np.arange(3), "d": tmp_path, 4: np.bool_(True)}
+    write_json(tmp_path / "x.json", content)
+    assert read_json(tmp_path / "x.json") == {
+        "a": 1.5,
+        "b": [None, None, 2],
+        "c": [0, 1, 2],
+        "d": str(tmp_path),
+        "4": True,
+    }
+    assert to_plain({"x": (1, None)}) == {"x": [1, None]}
+
+
+@pytest.mark.parametrize("table", [{"seed": np.arange(2), "x/y": [0.5, None]}, [{"seed": 0, "x/y": 0.5}, {"seed": 1}]])
+def test_tables_from_columns_and_rows(tmp_path, table):
+    write_table(tmp_path / "t.parquet", table)
+    assert pl.read_parquet(tmp_path / "t.parquet")["x/y"].to_list() == [0.5, None]
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    write_bytes(tmp_path / "f", b"old")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunFolderError, match="No space left on device"):
+        write_bytes(tmp_path / "f", b"new")
+    assert (tmp_path / "f").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_killed_writers_leave_a_whole_file(tmp_path):
+    code = (
+        "import sys; from awavo.results.store import write_bytes\n"
+        "print('on', flush=True)\n"
+        "while True:\n"
+        "    for byte in (b'a', b'b'): write_bytes(sys.argv[1], byte * 2_000_000)\n"
+    )
+    target = tmp_path / "f"
+    write_bytes(target, b"a" * 2_000_000)
+    for attempt in range(3):
+        process = subprocess.Popen([sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.02 + 0.01 * attempt)
+        process.kill()
+        process.wait()
+        content = target.read_bytes()
+        assert content in (b"a" * 2_000_000, b"b" * 2_000_000)
+
+
+def test_the_room_imports_no_jax():
+    code = (
+        "import sys, awavo.results.store, awavo.results.statistics\n"
+        "assert not {m for m in sys.modules if m.split('.')[0] in ('jax', 'jaxlib')}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
