@@ -1,0 +1,228 @@
+"""The tasks as Gymnasium environments, one at a time or many in one compiled step.
+
+Costs travel in `info` on every step, zeros on reset: `costs` float32 (C,), `cost` their sum, `cost_<name>` each. The
+environments truncate themselves after `horizon` steps; `spec.max_episode_steps` shows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Array, Float, Int
+
+from awavo.errors import InputError
+from awavo.registry import make_task
+from awavo.tasks.base import check_choice
+from awavo.types import Discrete, Env, EnvSpec, Timestep
+
+__all__ = ["TaskEnv", "TaskVectorEnv", "cost_info", "observation_bounds"]
+
+MODES = (AutoresetMode.NEXT_STEP.value, AutoresetMode.SAME_STEP.value)
+
+
+def observation_bounds(env: Env) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of the observation, where the task has any."""
+    high = np.full(env.spec.obs_dim, np.inf, np.float32)
+    low = -high
+    if env.spec.name == "cartpole":
+        high[[0, 2]] = 2 * env.params.position_threshold, 2 * env.params.angle_threshold
+        low = -high
+    elif env.spec.name == "acrobot":
+        high = np.array([1, 1, 1, 1, env.params.max_speed_1, env.params.max_speed_2], np.float32)
+        low = -high
+    elif hasattr(env.params, "transition"):
+        low, high = np.zeros_like(high), np.ones_like(high)
+    return low, high
+
+
+def cost_info(costs: np.ndarray, spec: EnvSpec) -> dict[str, Any]:
+    """The cost entries of `info` for one environment."""
+    info: dict[str, Any] = {"cost": float(costs.sum()), "costs": np.array(costs, np.float32)}
+    info |= {f"cost_{name}": float(c) for name, c in zip(spec.cost_names, costs, strict=True)}
+    return info
+
+
+class _Face:
+    """What the single and the vector environment share: the task, its spaces and the cost attributes."""
+
+    def _set_task(self, task: str | Env, max_episode_steps: int | None, options: dict[str, Any]) -> None:
+        self.task = task if isinstance(task, Env) else make_task(task, **_shorten(options, max_episode_steps))
+        self._gym_spec = None
+        low, high = observation_bounds(self.task)
+        self._obs_space = spaces.Box(low, high, dtype=np.float32)
+        space = self.task.spec.action_space
+        self._act_space = (
+            spaces.Discrete(space.num)
+            if isinstance(space, Discrete)
+            else spaces.Box(np.array(space.low, np.float32), np.array(space.high, np.float32))
+        )
+        self.num_costs = self.task.spec.num_costs
+        self.cost_names = self.task.spec.cost_names
+        self.cost_limits = np.array(self.task.spec.cost_limits, np.float32)
+        self.cost_space = spaces.Box(0.0, np.inf, (self.num_costs,), np.float32)
+
+    @property
+    def spec(self) -> Any:
+        """The Gymnasium spec, with the time limit that this environment applies itself."""
+        return self._gym_spec
+
+    @spec.setter
+    def spec(self, value: Any) -> None:
+        self._gym_spec = value and dataclasses.replace(value, max_episode_steps=self.task.spec.horizon)
+
+
+def _shorten(options: dict[str, Any], max_episode_steps: int | None) -> dict[str, Any]:
+    if max_episode_steps is None or max_episode_steps == -1:
+        return options
+    return options | {"horizon": min(max_episode_steps, options.get("horizon", max_episode_steps))}
+
+
+class _Lane(NamedTuple):
+    """Carry of one environment: `waiting` marks episodes that end now and start at the next step from `obs`."""
+
+    key: Array
+    state: Any
+    obs: Array
+    waiting: Array
+
+
+class TaskEnv(_Face, gym.Env):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """One task as a `gymnasium.Env`; `options` go to the task's factory (`cost_limits`, `horizon`, physics)."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, task: str | Env, *, render_mode: str | None = None, **options: Any) -> None:
+        self._set_task(task, None, options)
+        self.observation_space, self.action_space = self._obs_space, self._act_space
+        self.render_mode = render_mode
+        self._reset_fn = jax.jit(_reset_lane(self.task))
+        self._step_fn = jax.jit(_step_lane(self.task, same_step=True))
+        self._lane: _Lane | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Start an episode; the same seed gives the same episode."""
+        super().reset(seed=seed, options=options)
+        self._lane = lane = self._reset_fn(_draw(self.np_random))
+        return np.array(lane.obs), cost_info(np.zeros(self.num_costs, np.float32), self.task.spec)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Take one step; after the end of an episode call `reset` first."""
+        if self._lane is None:
+            raise InputError("step() was called outside an episode: call reset() first.")
+        if not self.action_space.contains(action):
+            raise InputError(f"action {action!r} is not in {self.action_space}: sample it from env.action_space.")
+        self._lane, out = self._step_fn(self._lane, np.asarray(action, self.action_space.dtype))
+        out = jax.device_get(out)
+        terminated, truncated = bool(out.terminated), bool(out.truncated)
+        if terminated or truncated:
+            self._lane = None
+        info = cost_info(out.costs, self.task.spec)
+        return np.array(out.final_obs), float(out.reward), terminated, truncated, info
+
+
+class TaskVectorEnv(_Face, gym.vector.VectorEnv):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Many copies of a task in one compiled step.
+
+    `autoreset_mode` is Gymnasium's default "NextStep" or "SameStep"; then `final_obs` and `final_info` hold the end of
+    each episode, its last costs too, while `costs` belongs to the reset.
+    Environment i of `reset(seed=s)` starts the episode that `TaskEnv.reset(seed=s + i)` starts.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        task: str | Env,
+        *,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._set_task(task, max_episode_steps, options)
+        mode = autoreset_mode.value if isinstance(autoreset_mode, AutoresetMode) else autoreset_mode
+        self.same_step = check_choice("autoreset_mode", mode, MODES) == AutoresetMode.SAME_STEP.value
+        self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode(mode)}
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.single_observation_space, self.single_action_space = self._obs_space, self._act_space
+        self.observation_space = batch_space(self._obs_space, num_envs)
+        self.action_space = batch_space(self._act_space, num_envs)
+        self._reset_fn = jax.jit(jax.vmap(_reset_lane(self.task)))
+        self._step_fn = jax.jit(jax.vmap(_step_lane(self.task, self.same_step)))
+        self._lane: _Lane | None = None
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict]:
+        """Start an episode in every environment; an integer seed s stands for s, s + 1, ..."""
+        if options and "reset_mask" in options:
+            raise InputError("options['reset_mask'] is not supported: the environments reset themselves.")
+        if isinstance(seed, int):
+            super().reset(seed=seed)
+            seed = [seed + i for i in range(self.num_envs)]
+        seeds = seed or [None] * self.num_envs
+        draws = [_draw(self.np_random if s is None else seeding.np_random(s)[0]) for s in seeds]
+        if len(draws) != self.num_envs:
+            raise InputError(
+                f"{len(draws)} seeds given for {self.num_envs} environments: give one each, or an integer."
+            )
+        self._lane = lane = self._reset_fn(np.array(draws, np.int32))
+        return np.array(lane.obs), self._infos(np.zeros((self.num_envs, self.num_costs), np.float32))
+
+    def step(self, actions: Int[np.ndarray, " E"] | Float[np.ndarray, "E d"]) -> tuple[Any, Any, Any, Any, dict]:
+        """Step every environment; with "NextStep" those that ended are reset instead, with reward and costs 0."""
+        if self._lane is None:
+            raise InputError("step() was called before reset(): call reset() first.")
+        self._lane, out = self._step_fn(self._lane, np.asarray(actions))
+        out = jax.device_get(out)
+        terminated, truncated = np.array(out.terminated), np.array(out.truncated)
+        done = (terminated | truncated) & self.same_step
+        infos = self._infos(np.where(done[:, None], 0, out.costs).astype(np.float32))
+        if done.any():
+            final_obs = np.full(self.num_envs, None, object)
+            for i in np.flatnonzero(done):
+                final_obs[i] = np.array(out.final_obs[i])
+            final_info = self._infos(np.where(done[:, None], out.costs, 0).astype(np.float32), done)
+            infos |= {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
+        return np.array(out.obs), out.reward.astype(np.float64), terminated, truncated, infos
+
+    def _infos(self, costs: Float[np.ndarray, "E C"], mask: np.ndarray | None = None) -> dict[str, Any]:
+        entries = {"cost": costs.sum(-1), "costs": costs}
+        entries |= {f"cost_{name}": costs[:, i].copy() for i, name in enumerate(self.cost_names)}
+        mask = np.ones(self.num_envs, bool) if mask is None else mask
+        return entries | {f"_{name}": mask.copy() for name in entries}
+
+
+def _draw(rng: Any) -> int:
+    return int(rng.integers(2**31))
+
+
+def _reset_lane(env: Env) -> Callable[[Any], _Lane]:
+    def reset(seed):
+        key, reset_key = jax.random.split(jax.random.key(seed))
+        return _Lane(key, *env.reset(reset_key, env.params), jnp.zeros((), bool))
+
+    return reset
+
+
+def _step_lane(env: Env, same_step: bool) -> Callable[[_Lane, Any], tuple[_Lane, Timestep]]:
+    def step(lane, action):
+        key, step_key = jax.random.split(lane.key)
+        state, out = env.step(step_key, lane.state, action, env.params)
+        if same_step:
+            return _Lane(key, state, out.obs, lane.waiting), out
+        idle = jax.tree.map(jnp.zeros_like, out)._replace(obs=lane.obs, final_obs=lane.obs)
+        shown = out._replace(obs=out.final_obs)
+        state, shown = jax.tree.map(lambda a, b: jnp.where(lane.waiting, a, b), (lane.state, idle), (state, shown))
+        return _Lane(key, state, out.obs, shown.terminated | shown.truncated), shown
+
+    return step

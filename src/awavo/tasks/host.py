@@ -1,0 +1,233 @@
+"""Any Gymnasium environment as a host environment: vectorised, with costs from `info` or from a function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from jaxtyping import Float
+
+from awavo.errors import EnvironmentError_, InputError, UnknownNameError
+from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
+from awavo.tasks.registration import register_all
+from awavo.types import ActionSpace, Box, Discrete, EnvSpec
+
+__all__ = ["HostEnv", "action_spec", "check_observation_space", "host_env", "make_gymnasium"]
+
+
+def action_spec(space: spaces.Space) -> tuple[ActionSpace, int]:
+    """Our action space for a Gymnasium one, and the number of its first discrete action."""
+    if isinstance(space, spaces.Discrete):
+        return Discrete(int(space.n)), int(space.start)
+    if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind != "f":
+        raise InputError(
+            f"action_space is {space}, expected Discrete or a Box of floats: wrap the environment to offer one."
+        )
+    low, high = space.low.ravel(), space.high.ravel()
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise InputError(
+            f"action_space {space} has infinite bounds, expected finite ones: give its Box a low and a high, "
+            "or wrap it in gymnasium.wrappers.TransformAction with a finite space."
+        )
+    return Box(tuple(map(float, low)), tuple(map(float, high))), 0
+
+
+def check_observation_space(space: spaces.Space) -> int:
+    """Length of the flattened observation; images and unbounded structures are refused."""
+    if not space.is_np_flattenable:
+        raise InputError(
+            f"observation_space {space} cannot be flattened to a vector: wrap the environment to return one."
+        )
+    for leaf in _leaves(space):
+        if isinstance(leaf, spaces.Box) and (len(leaf.shape) > 2 or (len(leaf.shape) == 2 and leaf.dtype == np.uint8)):
+            raise InputError(
+                f"observation_space holds an image {leaf.shape}, expected a vector: use the environment's state version, "
+                "or wrap it in a feature extractor that returns a vector."
+            )
+    return spaces.flatdim(space)
+
+
+def _leaves(space: spaces.Space) -> list[spaces.Space]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return [leaf for s in inner for leaf in _leaves(s)]
+    return [space]
+
+
+class Uniform(gym.Wrapper):
+    """Flat float32 observations, flat actions, and nothing in `info` but the float32 costs (on reset too, as zeros).
+
+    Read here, in each single environment, the costs do not take the type of the first one when Gymnasium stacks them.
+    """
+
+    def __init__(self, env: gym.Env, source: CostSource | None):
+        super().__init__(env)
+        self._source = source
+        self._zeros = {} if source is None else {"costs": np.zeros(len(source.names), np.float32)}
+        shape = (check_observation_space(env.observation_space),)
+        self.observation_space = spaces.Box(-np.inf, np.inf, shape, np.float32)
+        if isinstance(env.action_space, spaces.Box):
+            self.action_space = spaces.flatten_space(env.action_space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Reset, with zero costs."""
+        obs, _ = self.env.reset(seed=seed, options=options)
+        return self._flat(obs), {k: v.copy() for k, v in self._zeros.items()}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Step a five- or six-tuple environment."""
+        if isinstance(self.env.action_space, spaces.Box):
+            action = np.asarray(action, self.env.action_space.dtype).reshape(self.env.action_space.shape)
+        obs, reward, terminated, truncated, info = five_tuple(self.env.step(action))
+        costs = {} if self._source is None else {"costs": self._source.read(info)}
+        return self._flat(obs), float(reward), bool(terminated), bool(truncated), costs
+
+    def _flat(self, obs: Any) -> Float[np.ndarray, " d"]:
+        return np.asarray(spaces.flatten(self.env.observation_space, obs), np.float32)
+
+
+def five_tuple(result: Any) -> tuple[Any, Any, Any, Any, dict]:
+    """Accept Safety-Gymnasium's six-tuple too: its cost goes to `info`."""
+    if isinstance(result, tuple) and len(result) == 6:
+        obs, reward, cost, terminated, truncated, info = result
+        return obs, reward, terminated, truncated, {**info, "cost": cost}
+    if not isinstance(result, tuple) or len(result) != 5:
+        seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+        raise EnvironmentError_(
+            f"step() returned {seen}, expected (obs, reward, terminated, truncated, info): see check-env."
+        )
+    return result
+
+
+class GymnasiumBackend:
+    """Gymnasium's own vectorisation, its end-of-episode entries read back."""
+
+    def __init__(self, factories: Sequence[Callable[[], gym.Env]], vectorization: str):
+        if vectorization not in ("sync", "async"):
+            raise InputError(f"vectorization={vectorization!r} is not one of 'sync', 'async'.")
+        mode = AutoresetMode.SAME_STEP
+        # Forked workers would inherit the locks of jax's threads.
+        self._envs = (
+            SyncVectorEnv(factories, autoreset_mode=mode)
+            if vectorization == "sync"
+            else AsyncVectorEnv(factories, context="spawn", autoreset_mode=mode)
+        )
+
+    def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
+        """Start an episode everywhere."""
+        return self._envs.reset(seed=seeds)[0]  # pyright: ignore[reportArgumentType]
+
+    def step(self, action: np.ndarray) -> HostStep:
+        """Step every environment; the end of an episode stands in `final_obs` and `final_info`."""
+        obs, reward, terminated, truncated, info = self._envs.step(action)
+        costs, final_obs = info.get("costs"), obs.copy()
+        for i in np.flatnonzero(terminated | truncated):
+            final_obs[i] = info["final_obs"][i]
+            if costs is not None:
+                costs[i] = info["final_info"]["costs"][i]
+        return HostStep(obs, reward.astype(np.float32), costs, terminated, truncated, final_obs)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._envs.close()
+
+
+def make_gymnasium(id: str | Callable[[], gym.Env], options: Mapping[str, Any], horizon: int | None) -> gym.Env:
+    """Build one environment of a Gymnasium id or a factory, with the given time limit if any."""
+    register_all()
+    if callable(id):
+        env = id(**options)
+        if not isinstance(env, gym.Env):
+            raise InputError(
+                f"the factory returned {type(env).__name__}, expected a gymnasium.Env: derive from that class."
+            )
+        return env if horizon is None else gym.wrappers.TimeLimit(env, horizon)
+    try:
+        return gym.make(id, max_episode_steps=horizon, **options)
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise UnknownNameError(f"Gymnasium cannot make '{id}': {error}") from error
+    except TypeError as error:
+        raise InputError(f"Gymnasium cannot make '{id}' with {dict(options)}: {error}") from error
+
+
+def _make_uniform(id: Any, options: Mapping[str, Any], horizon: int | None, source: CostSource | None) -> gym.Env:
+    return Uniform(make_gymnasium(id, options, horizon), source)
+
+
+def host_env(
+    id: str | Callable[[], gym.Env],
+    *,
+    num_envs: int = 4,
+    cost_fn: CostFn | None = None,
+    cost_names: Sequence[str] | None = None,
+    cost_limits: Sequence[float] | None = None,
+    horizon: int | None = None,
+    vectorization: str = "sync",
+    env_options: Mapping[str, Any] | None = None,
+) -> HostEnv:
+    """Build `num_envs` copies of a Gymnasium id, or of what a factory returns.
+
+    Costs come from `info` or from `cost_fn(obs [E, d], action, next_obs [E, d]) -> [E] or [E, C]`, called with
+    flattened observations and with actions in the environment's own units; `next_obs` is the true next one at the end
+    of an episode too. `horizon` is needed where the environment has no time limit of its own. `vectorization` is "sync"
+    or "async" (one process each).
+    """
+    if num_envs < 1:
+        raise InputError(f"num_envs={num_envs} must be >= 1.")
+    options = dict(env_options or {})
+    probe = make_gymnasium(id, options, horizon)
+    try:
+        spec, start, source = _probe(id, probe, cost_fn, cost_names, cost_limits, horizon)
+    finally:
+        probe.close()
+    factory = functools.partial(_make_uniform, id, options, horizon, source)
+    return HostEnv(spec, num_envs, GymnasiumBackend([factory] * num_envs, vectorization), start, cost_fn)
+
+
+def _probe(
+    id: Any,
+    env: gym.Env,
+    cost_fn: CostFn | None,
+    names: Sequence[str] | None,
+    limits: Sequence[float] | None,
+    horizon: int | None,
+) -> tuple[EnvSpec, int, CostSource | None]:
+    """Take one step to learn what the environment offers."""
+    name = id if isinstance(id, str) else getattr(id, "__name__", type(id).__name__)
+    actions, start = action_spec(env.action_space)
+    obs_dim = check_observation_space(env.observation_space)
+    horizon = _find_horizon(env, name, horizon)
+    env.action_space.seed(0)
+    obs, _ = env.reset(seed=0)
+    action = np.asarray(env.action_space.sample())
+    next_obs, _, _, _, info = five_tuple(env.step(action if isinstance(actions, Box) else action.item()))
+    source = None
+    if cost_fn is None:
+        source = find_costs(info, names, getattr(env.unwrapped, "cost_names", None))
+        costs, names = source.read(info)[None], source.names
+        limits = getattr(env.unwrapped, "cost_limits", None) if limits is None else limits
+    else:
+        flat = [np.asarray(spaces.flatten(env.observation_space, o), np.float32)[None] for o in (obs, next_obs)]
+        costs = apply_cost_fn(cost_fn, flat[0], action.reshape((1, -1) if isinstance(actions, Box) else 1), flat[1])
+    names, limits = name_costs(costs, names, limits)
+    return EnvSpec(name, obs_dim, actions, horizon, names, limits), start, source
+
+
+def _find_horizon(env: gym.Env, name: str, horizon: int | None) -> int:
+    registered = env.spec.max_episode_steps if env.spec else None
+    own = env.unwrapped.spec.max_episode_steps if env.unwrapped.spec else None
+    if horizon is not None and own is not None and own < horizon:
+        raise InputError(
+            f"horizon={horizon}, but {name} ends itself after {own} steps: pass its own option in env_options."
+        )
+    found = horizon or registered
+    if found is None:
+        raise InputError(
+            f"{name} has no time limit: pass horizon=N, the number of steps after which to truncate an episode."
+        )
+    return int(found)

@@ -1,0 +1,189 @@
+"""The one shape of host environments, whatever runs them.
+
+Flattened float32 observations, actions `0 .. n-1` or in the environment's own units, costs `[E, C]`, same-step
+auto-reset. The last costs and the last observation of an episode are read before the reset. Importing this loads no jax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from awavo.errors import EnvironmentError_, InputError
+from awavo.types import Discrete, EnvSpec, Timestep
+
+__all__ = ["Backend", "CostFn", "CostSource", "HostEnv", "HostStep", "apply_cost_fn", "find_costs", "name_costs"]
+
+CostFn = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+COST_REMEDY = (
+    "report info['cost'] (or info['costs'] of shape (C,), or named info['cost_<name>']) on every step, "
+    "or pass cost_fn(obs, action, next_obs)."
+)
+
+
+class HostStep(NamedTuple):
+    """One step of a backend, after its auto-reset; `costs` is None where a cost function supplies them."""
+
+    obs: Float[np.ndarray, "E d"]
+    reward: Float[np.ndarray, " E"]
+    costs: Float[np.ndarray, "E C"] | None
+    terminated: Bool[np.ndarray, " E"]
+    truncated: Bool[np.ndarray, " E"]
+    final_obs: Float[np.ndarray, "E d"]
+
+
+class Backend(Protocol):
+    """What runs the environments of a `HostEnv`: Gymnasium in this process, or a bridge to another one."""
+
+    def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
+        """Start an episode everywhere."""
+        ...
+
+    def step(self, action: np.ndarray) -> HostStep:
+        """Step every environment."""
+        ...
+
+    def close(self) -> None:
+        """Free everything."""
+        ...
+
+
+class CostSource(NamedTuple):
+    """Where the costs stand in `info`, and their names."""
+
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+
+    def read(self, info: Mapping[str, Any]) -> Float[np.ndarray, " C"]:
+        """Costs of one step; a missing or misshapen entry is an error, never a silent zero."""
+        try:
+            costs = np.concatenate([np.ravel(np.asarray(info[key], np.float32)) for key in self.keys])
+        except KeyError as error:
+            raise EnvironmentError_(f"step(): info has no {error}, which an earlier step had: {COST_REMEDY}") from error
+        if costs.shape != (len(self.names),):
+            raise EnvironmentError_(
+                f"step(): info has {len(costs)} costs, an earlier step had {len(self.names)}: report all of them."
+            )
+        return costs
+
+
+def find_costs(info: Mapping[str, Any], wanted: Sequence[str] | None, known: Sequence[str] | None) -> CostSource:
+    """Find the costs in the `info` of a step: `costs`, then the wanted names, then `cost`, then every `cost_<name>`."""
+    named = tuple(sorted(k for k in info if k.startswith("cost_") and k != "cost_sum" and np.ndim(info[k]) == 0))
+    if "costs" in info:
+        number = int(np.size(info["costs"]))
+        names = tuple(wanted or known or (f"g{i + 1}" for i in range(number)))
+        keys: tuple[str, ...] = ("costs",)
+    elif wanted and all(f"cost_{name}" in info for name in wanted):
+        names, keys = tuple(wanted), tuple(f"cost_{name}" for name in wanted)
+        number = len(keys)
+    elif "cost" in info:
+        names, keys = tuple(wanted or ("cost",)), ("cost",)
+        number = int(np.size(info["cost"]))
+    elif named:
+        keys = named
+        names = tuple(wanted or (key.removeprefix("cost_") for key in named))
+        number = len(keys)
+    else:
+        raise EnvironmentError_(f"step(): info has no cost, only {sorted(info) or 'nothing'}: {COST_REMEDY}")
+    if len(names) != number:
+        raise InputError(
+            f"{len(names)} cost names {names} for {number} costs in info ({', '.join(keys)}): name each one."
+        )
+    return CostSource(keys, names)
+
+
+class HostEnv:
+    """E copies of an environment that lives on the host: numpy in, numpy out, same-step auto-reset."""
+
+    def __init__(
+        self, spec: EnvSpec, num_envs: int, backend: Backend, action_start: int = 0, cost_fn: CostFn | None = None
+    ):
+        self.spec = spec
+        self.num_envs = num_envs
+        self._backend = backend
+        self._start = action_start
+        self._cost_fn = cost_fn
+        self._obs: np.ndarray | None = None
+
+    def reset(self, seed: int) -> Float[np.ndarray, "E d"]:
+        """Start an episode everywhere; different seeds share no stream of any environment."""
+        seeds = np.random.SeedSequence(seed).generate_state(self.num_envs)
+        self._obs = self._backend.reset([int(s) >> 1 for s in seeds])
+        return self._obs.copy()
+
+    def step(self, action: Int[np.ndarray, " E"] | Float[np.ndarray, "E d"]) -> Timestep:
+        """Step every environment with actions `0 .. n-1`, or in the environment's own units."""
+        if self._obs is None:
+            raise InputError("step() was called before reset(): call reset(seed) first.")
+        action = self._check_action(np.asarray(action))
+        out = self._backend.step(action)
+        costs = out.costs if self._cost_fn is None else apply_cost_fn(self._cost_fn, self._obs, action, out.final_obs)
+        for name, values in (("observation", out.final_obs), ("reward", out.reward), ("cost", costs)):
+            if values is None or not np.isfinite(values).all():
+                raise EnvironmentError_(
+                    f"step(): {self.spec.name} returned a {name} that is not finite: run `awavo check-env` on it."
+                )
+        self._obs = out.obs
+        truncated = out.truncated & ~out.terminated
+        return Timestep(out.obs.copy(), out.reward, costs, out.terminated, truncated, out.final_obs)  # pyright: ignore
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._backend.close()
+
+    def __enter__(self) -> HostEnv:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_action(self, action: np.ndarray) -> np.ndarray:
+        space = self.spec.action_space
+        if isinstance(space, Discrete):
+            if action.shape != (self.num_envs,) or action.dtype.kind not in "iu":
+                raise InputError(f"step(): {_told(action)}, expected integers of shape ({self.num_envs},).")
+            if (action < 0).any() or (action >= space.num).any():
+                raise InputError(f"step(): actions {action.tolist()} must lie in 0 .. {space.num - 1}.")
+            return action.astype(np.int64) + self._start
+        if action.shape != (self.num_envs, space.dim) or action.dtype.kind != "f" or not np.isfinite(action).all():
+            raise InputError(f"step(): {_told(action)}, expected finite floats of shape {(self.num_envs, space.dim)}.")
+        return np.clip(action, space.low, space.high).astype(np.float32)
+
+
+def _told(action: np.ndarray) -> str:
+    return f"actions have shape {action.shape} and dtype {action.dtype}"
+
+
+def apply_cost_fn(
+    cost_fn: CostFn, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray
+) -> Float[np.ndarray, "E C"]:
+    """Call the user's cost function and bring its result to `[E, C]` float32."""
+    costs = np.asarray(cost_fn(obs, action, next_obs), np.float32)
+    if costs.ndim not in (1, 2) or costs.shape[0] != obs.shape[0]:
+        raise InputError(
+            f"cost_fn returned shape {costs.shape}, expected ({obs.shape[0]},) or ({obs.shape[0]}, C): "
+            "it is called with a batch, one row for each environment."
+        )
+    return costs.reshape(obs.shape[0], -1)
+
+
+def name_costs(
+    costs: np.ndarray, names: Sequence[str] | None, limits: Sequence[float] | None
+) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Names and limits for the columns of `costs`, defaults included."""
+    number = costs.shape[-1]
+    names = tuple(names or (("cost",) if number == 1 else (f"g{i + 1}" for i in range(number))))
+    if len(names) != number:
+        raise InputError(f"{len(names)} cost names {names} for {number} costs: give one name for each.")
+    if limits is None:
+        raise InputError(
+            f"cost_limits is missing: give one limit on the episode total of each cost ({', '.join(names)})."
+        )
+    from awavo.tasks.base import check_limits
+
+    return names, check_limits(limits, names)
