@@ -46,7 +46,7 @@ def check_observation_space(space: spaces.Space) -> int:
     for leaf in _leaves(space):
         if isinstance(leaf, spaces.Box) and (len(leaf.shape) > 2 or (len(leaf.shape) == 2 and leaf.dtype == np.uint8)):
             raise InputError(
-                f"observation_space holds an image {leaf.shape}, expected a vector: use the environment's state version, "
+                f"observation_space holds an image {leaf.shape}, expected a vector: use the state version, "
                 "or wrap it in a feature extractor that returns a vector."
             )
     return spaces.flatdim(space)

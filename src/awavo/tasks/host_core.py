@@ -1,7 +1,7 @@
 """The one shape of host environments, whatever runs them.
 
 Flattened float32 observations, actions `0 .. n-1` or in the environment's own units, costs `[E, C]`, same-step
-auto-reset. The last costs and the last observation of an episode are read before the reset. Importing this loads no jax.
+auto-reset. The last costs and the last observation of an episode are read before the reset. This loads no jax.
 """
 
 from __future__ import annotations

@@ -1,0 +1,228 @@
+"""Environments that need another interpreter, run in processes of that interpreter.
+
+Safety-Gymnasium pins versions that cannot live beside jax; with `bridge_env` it stays in its own virtual environment.
+Each copy of the environment has one process; plain frames go over pipes (`bridge_worker`), never pickles. POSIX only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float
+
+from awavo.errors import EnvironmentError_, InputError
+from awavo.tasks.bridge_worker import decode_frame, encode_frame
+from awavo.tasks.host import action_spec
+from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
+from awavo.types import EnvSpec
+
+__all__ = ["BridgeBackend", "Worker", "bridge_env"]
+
+WORKER = Path(__file__).with_name("bridge_worker.py")
+TAIL = 4096
+PATIENCE = 2.0
+
+
+class Worker:
+    """One process with one environment; every failure becomes one error with the end of its stderr."""
+
+    def __init__(self, python: str | os.PathLike[str], timeout: float):
+        # The parent's package paths belong to the parent's interpreter.
+        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                [os.fspath(python), str(WORKER)],
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                bufsize=0,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InputError(
+                f"python={os.fspath(python)!r} cannot be started ({error.strerror}): give an interpreter."
+            ) from error
+        self._timeout = timeout
+        self._tail = bytearray()
+        self._drain = threading.Thread(target=_keep_tail, args=(self._process.stderr, self._tail), daemon=True)
+        self._drain.start()
+        self.close = weakref.finalize(self, _stop, self._process)
+
+    def send(self, request: str, arrays: Mapping[str, np.ndarray] | None = None, **fields: Any) -> None:
+        """Send a request; its answer is fetched by `receive`."""
+        self._request = request
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(encode_frame({"request": request, **fields}, dict(arrays or {})))
+        except (OSError, ValueError) as error:
+            raise self._failure("is gone") from error
+
+    def receive(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Wait for the answer to the last request."""
+        deadline = time.monotonic() + self._timeout
+        try:
+            header, arrays = decode_frame(lambda size: self._read(size, deadline))
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._failure(f"sent a frame that cannot be read ({error})") from error
+        if "error" in header:
+            raise self._failure(f"raised {header['error']}", tail=False)
+        return header, arrays
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        assert self._process.stdout is not None
+        stream, data = self._process.stdout.fileno(), bytearray()
+        while len(data) < size:
+            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._failure(f"did not answer within {self._timeout:g} s (raise timeout= if it is only slow)")
+            chunk = os.read(stream, size - len(data))
+            if not chunk:
+                raise self._failure("is gone")
+            data += chunk
+        return bytes(data)
+
+    def _failure(self, what: str, *, tail: bool = True) -> EnvironmentError_:
+        """Stop the process and put together what is known."""
+        if what == "is gone":
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                what = f"ended with exit code {self._process.wait(PATIENCE)}"
+        self.close()
+        self._drain.join(PATIENCE)
+        lines = bytes(self._tail).decode(errors="replace").strip().splitlines()[-8:]
+        said = f"; the end of its stderr: {' | '.join(lines)}" if tail and lines else ""
+        return EnvironmentError_(f"the bridged environment {what} during '{self._request}'{said}")
+
+
+def _keep_tail(stream: IO[bytes], tail: bytearray) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        while chunk := stream.read(TAIL):
+            tail += chunk
+            del tail[:-TAIL]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the process: it leaves when its input closes, and is killed when it does not."""
+    with contextlib.suppress(OSError):
+        process.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+class BridgeBackend:
+    """All the workers of one `HostEnv`; requests go out to all before the first answer is awaited."""
+
+    def __init__(self, workers: Sequence[Worker], source: CostSource | None):
+        self._workers = workers
+        self._source = source
+
+    def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
+        """Start an episode everywhere."""
+        for worker, seed in zip(self._workers, seeds, strict=True):
+            worker.send("reset", seed=seed)
+        return np.stack([worker.receive()[1]["obs"] for worker in self._workers])
+
+    def step(self, action: np.ndarray) -> HostStep:
+        """Step every environment."""
+        for worker, row in zip(self._workers, action, strict=True):
+            worker.send("step", {"action": row})
+        answers = [worker.receive() for worker in self._workers]
+        headers = [header for header, _ in answers]
+        source = self._source
+        return HostStep(
+            obs=np.stack([arrays["obs"] for _, arrays in answers]),
+            reward=np.array([h["reward"] for h in headers], np.float32),
+            costs=None if source is None else np.stack([source.read(h["costs"]) for h in headers]),
+            terminated=np.array([h["terminated"] for h in headers], bool),
+            truncated=np.array([h["truncated"] for h in headers], bool),
+            final_obs=np.stack([arrays["final_obs"] for _, arrays in answers]),
+        )
+
+    def close(self) -> None:
+        """End every worker."""
+        for worker in self._workers:
+            worker.close()
+
+
+def bridge_env(
+    id: str,
+    *,
+    python: str | os.PathLike[str],
+    module: str = "safety_gymnasium",
+    num_envs: int = 1,
+    cost_fn: CostFn | None = None,
+    cost_names: Sequence[str] | None = None,
+    cost_limits: Sequence[float] | None = None,
+    horizon: int | None = None,
+    env_options: Mapping[str, Any] | None = None,
+    path: Sequence[str | os.PathLike[str]] = (),
+    timeout: float = 60.0,
+) -> HostEnv:
+    """Build `num_envs` copies of `module.make(id)` in processes of the interpreter `python`.
+
+    Where `module` has no `make`, it is imported for its registrations and that interpreter's `gymnasium.make` is used.
+    `path` is put in front of its module path; `env_options` must be JSON. Five- and six-tuple environments both work.
+    `timeout` bounds every answer, in seconds.
+    """
+    if num_envs < 1:
+        raise InputError(f"num_envs={num_envs} must be >= 1.")
+    workers: list[Worker] = []
+    try:
+        workers += [Worker(python, timeout) for _ in range(num_envs)]
+        for worker in workers:
+            folders = [os.fspath(p) for p in path]
+            worker.send("make", id=id, module=module, options=dict(env_options or {}), horizon=horizon, path=folders)
+        answers = [worker.receive() for worker in workers]
+        told, arrays = answers[0]
+        spec, start, source = _specify(id, told, arrays, cost_fn, cost_names, cost_limits)
+    except BaseException:
+        for worker in workers:
+            worker.close()
+        raise
+    return HostEnv(spec, num_envs, BridgeBackend(workers, source), start, cost_fn)
+
+
+def _specify(
+    id: str,
+    told: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    cost_fn: CostFn | None,
+    names: Sequence[str] | None,
+    limits: Sequence[float] | None,
+) -> tuple[EnvSpec, int, CostSource | None]:
+    """Turn what the first worker told into a spec."""
+    action = told["action"]
+    space = (
+        spaces.Discrete(action["n"], start=action["start"])
+        if action["kind"] == "discrete"
+        else spaces.Box(np.array(action["low"], np.float32), np.array(action["high"], np.float32))
+    )
+    actions, start = action_spec(space)
+    if told["horizon"] is None:
+        raise InputError(
+            f"{id} has no time limit: pass horizon=N, the number of steps after which to truncate an episode."
+        )
+    source = None
+    if cost_fn is None:
+        source = find_costs(told["costs"], names, None)
+        costs, names = source.read(told["costs"])[None], source.names
+    else:
+        costs = apply_cost_fn(cost_fn, arrays["obs"][None], arrays["action"][None], arrays["next_obs"][None])
+    names, limits = name_costs(costs, names, limits)
+    return EnvSpec(id, told["obs_dim"], actions, told["horizon"], names, limits), start, source

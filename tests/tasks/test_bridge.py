@@ -1,0 +1,276 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from awavo.errors import EnvironmentError_, InputError
+from awavo.tasks.bridge import bridge_env
+from awavo.tasks.bridge_worker import decode_frame, encode_frame
+from awavo.types import Box, Discrete
+
+# A stand-in with Safety-Gymnasium's interface: it needs no gymnasium, returns six values and prints to stdout.
+PACKAGE = '''
+import os
+import sys
+import time
+import numpy as np
+
+print("noise at import")
+
+class Box:
+    def __init__(self, low, high, shape):
+        self.low, self.high, self.shape, self.dtype = np.full(shape, low), np.full(shape, high), shape, np.float64
+    def seed(self, seed):
+        self.rng = np.random.RandomState(seed)
+    def sample(self):
+        return self.rng.uniform(self.low, self.high)
+
+class Discrete:
+    def __init__(self, n, start):
+        self.n, self.start = n, start
+    def seed(self, seed):
+        pass
+    def sample(self):
+        return self.start
+
+class Spec:
+    max_episode_steps = 5
+
+class Env:
+    """Moves a point by the action; the hazard cost is 1 beyond 1, the effort cost its size."""
+    observation_space = Box(-np.inf, np.inf, (2,))
+    action_space = Box(-1.0, 1.0, (2, 1))
+    spec = Spec()
+    six = True
+    def reset(self, seed=None):
+        if seed is not None:
+            self.rng = np.random.RandomState(seed)
+        self.x, self.t = self.rng.uniform(-0.1, 0.1, 2), 0
+        return self.x.copy(), {}
+    def step(self, action):
+        print("noise at step", flush=True)
+        assert not os.read(0, 1), "stdin belongs to the bridge"
+        self.x = self.x + np.asarray(action, float).ravel()
+        self.t += 1
+        costs = {"cost_hazard": float(abs(self.x[0]) > 1), "cost_effort": float(np.abs(action).sum())}
+        cost, over = sum(costs.values()), self.t >= 5
+        head = (self.x.copy(), float(-self.x[0]))
+        return head + ((cost,) if self.six else ()) + (False, over, costs if self.six else dict(costs, cost=cost))
+
+class Five(Env):
+    six = False
+
+class Numbered(Env):
+    action_space = Discrete(3, 5)
+    def step(self, action):
+        assert action in (5, 6, 7), action
+        return super().step([action - 6, 0])
+
+class Endless(Env):
+    spec = None
+
+class Slow(Env):
+    def step(self, action):
+        if self.t == 2:
+            time.sleep(60)
+        return super().step(action)
+
+class Dying(Env):
+    def step(self, action):
+        if self.t == 2:
+            print("engine exploded", file=sys.stderr, flush=True)
+            os._exit(7)
+        return super().step(action)
+
+class Raising(Env):
+    def step(self, action):
+        if self.t == 2:
+            raise RuntimeError("out of fuel")
+        return super().step(action)
+
+class Old(Env):
+    def step(self, action):
+        return self.x, 0.0, False, {}
+
+def make(id, **options):
+    env = globals()[id]()
+    for key, value in options.items():
+        setattr(env, key, value)
+    return env
+'''
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "standin_gymnasium.py").write_text(PACKAGE)
+    return folder
+
+
+@pytest.fixture
+def bridge(package):
+    opened = []
+
+    def build(id="Env", **options):
+        options = {"cost_limits": (10.0,), "timeout": 30.0} | options
+        env = bridge_env(id, python=sys.executable, module="standin_gymnasium", path=[package], **options)
+        opened.append(env)
+        return env
+
+    yield build
+    for env in opened:
+        env.close()
+
+
+def test_six_tuple_environment_through_the_bridge(bridge):
+    env = bridge(num_envs=2)
+    assert env.spec.action_space == Box((-1.0, -1.0), (1.0, 1.0))
+    assert (env.spec.obs_dim, env.spec.horizon, env.spec.cost_names) == (2, 5, ("cost",))
+    obs = env.reset(3)
+    assert obs.dtype == np.float32
+    action = np.array([[0.5, 0.0], [-0.25, 0.5]], np.float32)
+    for t in range(5):
+        out = env.step(action)
+        np.testing.assert_allclose(out.final_obs, obs + action, atol=1e-6)
+        hazard = np.abs(out.final_obs[:, 0]) > 1
+        np.testing.assert_allclose(out.costs[:, 0], hazard + np.abs(action).sum(-1), atol=1e-6)
+        np.testing.assert_allclose(out.reward, -out.final_obs[:, 0], atol=1e-6)
+        assert out.truncated.tolist() == [t == 4] * 2
+        obs = out.obs
+    assert (np.abs(obs) <= 0.1).all()
+    assert (np.abs(out.final_obs) > 0.1).any(-1).all()
+
+
+def test_named_costs_five_tuples_and_seeds(bridge):
+    env = bridge("Five", num_envs=2, cost_names=("hazard", "effort"), cost_limits=(1, 2))
+    first = env.reset(0)
+    assert not np.array_equal(first[0], first[1])
+    out = env.step(np.ones((2, 2), np.float32))
+    np.testing.assert_allclose(out.costs[:, 1], 2)
+    assert set(out.costs[:, 0]) <= {0, 1}
+    np.testing.assert_array_equal(env.reset(0), first)
+    assert not np.array_equal(env.reset(1), first)
+
+
+def test_discrete_actions_may_start_anywhere(bridge):
+    env = bridge("Numbered")
+    assert env.spec.action_space == Discrete(3)
+    before = env.reset(0)
+    np.testing.assert_allclose(env.step(np.array([2])).obs[:, 0], before[:, 0] + 1, atol=1e-6)
+
+
+def test_cost_function_and_horizon(bridge):
+    env = bridge("Endless", cost_fn=lambda obs, action, next_obs: np.abs(next_obs - obs), cost_limits=(1, 1), horizon=3)
+    env.reset(0)
+    action = np.array([[0.5, -0.25]], np.float32)
+    outs = [env.step(action) for _ in range(3)]
+    assert [bool(o.truncated[0]) for o in outs] == [False, False, True]
+    for out in outs:
+        np.testing.assert_allclose(out.costs, [[0.5, 0.25]], atol=1e-6)
+
+
+def test_options_reach_the_factory(bridge):
+    env = bridge(env_options={"six": False})
+    env.reset(0)
+    assert env.step(np.zeros((1, 2), np.float32)).costs.shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("id", "message"),
+    [
+        ("Dying", "exit code 7.*engine exploded"),
+        ("Raising", "RuntimeError: out of fuel"),
+        ("Slow", "did not answer within 1 s"),
+    ],
+)
+def test_a_failing_worker_gives_one_clear_error(bridge, id, message):
+    env = bridge(id, timeout=1.0 if id == "Slow" else 30.0)
+    processes = [worker._process for worker in env._backend._workers]
+    env.reset(0)
+    for _ in range(2):
+        env.step(np.zeros((1, 2), np.float32))
+    with pytest.raises(EnvironmentError_, match=message) as caught:
+        env.step(np.zeros((1, 2), np.float32))
+    assert "\n" not in str(caught.value)
+    assert all(p.returncode is not None for p in processes)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"id": "Nothing"}, "KeyError: 'Nothing' during 'make'"),
+        ({"id": "Old"}, "returned 4 values"),
+        ({"id": "Endless"}, "horizon=N"),
+        ({"cost_limits": None}, "cost_limits is missing"),
+        ({"cost_limits": (1, 2)}, "2 cost limits given"),
+    ],
+)
+def test_bad_input_is_told_at_once(bridge, options, message):
+    with pytest.raises((EnvironmentError_, InputError), match=message):
+        bridge(**options)
+
+
+def test_missing_interpreter_and_missing_package(package):
+    with pytest.raises(InputError, match="cannot be started"):
+        bridge_env("Env", python=package / "no-python", cost_limits=(1,))
+    with pytest.raises(EnvironmentError_, match="No module named 'safety_gymnasium'"):
+        bridge_env("Env", python=sys.executable, cost_limits=(1,))
+
+
+def test_processes_end_with_close_and_with_the_parent(bridge, package):
+    env = bridge(num_envs=2)
+    processes = [worker._process for worker in env._backend._workers]
+    env.close()
+    env.close()
+    assert [p.returncode for p in processes] == [0, 0]
+    code = (
+        "import sys, time; from awavo.tasks.bridge import bridge_env\n"
+        f"options = dict(module='standin_gymnasium', path=[{str(package)!r}], cost_limits=(1,))\n"
+        "env = bridge_env('Env', python=sys.executable, **options)\n"
+        "print(env._backend._workers[0]._process.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while _runs(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(child)
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_frames_survive_a_round_trip_and_refuse_nonsense():
+    arrays = {"a": np.arange(6, dtype=np.float64).reshape(2, 3), "b": np.array(7), "c": np.zeros((0, 4), np.float32)}
+    data = encode_frame({"x": [1, None, float("inf")]}, arrays)
+    header, back = decode_frame(_reader(data))
+    assert header == {"x": [1, None, float("inf")]}
+    assert {k: v.shape for k, v in back.items()} == {"a": (2, 3), "b": (), "c": (0, 4)}
+    np.testing.assert_array_equal(back["a"], arrays["a"])
+    for bad in (b"\xff\xff\xff\xff" + data, data.replace(b"<f4", b"|O8"), data.replace(b"[2, 3]", b"[2,-3]")):
+        with pytest.raises(ValueError):  # noqa: PT011
+            decode_frame(_reader(bad))
+
+
+def _reader(data):
+    position = 0
+
+    def read(size):
+        nonlocal position
+        position += size
+        return data[position - size : position]
+
+    return read
