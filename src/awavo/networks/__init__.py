@@ -1,1 +1,22 @@
-"""networks."""
+"""Networks: perceptrons, actors, quantile critics and action distributions, all array-only pytrees."""
+
+from awavo.networks.critic import QuantileCritic, quantile_critic
+from awavo.networks.distributions import Categorical, SquashedGaussian
+from awavo.networks.mlp import MLP, mlp
+from awavo.networks.normalizer import RunningStatistics, normalize, running_statistics, update_statistics
+from awavo.networks.policy import Actor, actor
+
+__all__ = [
+    "MLP",
+    "Actor",
+    "Categorical",
+    "QuantileCritic",
+    "RunningStatistics",
+    "SquashedGaussian",
+    "actor",
+    "mlp",
+    "normalize",
+    "quantile_critic",
+    "running_statistics",
+    "update_statistics",
+]

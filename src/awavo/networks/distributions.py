@@ -1,0 +1,68 @@
+"""Action distributions: categorical, and a Gaussian squashed into a box."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+__all__ = ["Categorical", "SquashedGaussian"]
+
+
+class Categorical(NamedTuple):
+    """Probabilities `softmax(logits)` over the last axis."""
+
+    logits: Float[Array, "... A"]
+
+    def sample(self, key: Array) -> Int[Array, "..."]:
+        """Draw one action each."""
+        return jax.random.categorical(key, self.logits)
+
+    def mode(self) -> Int[Array, "..."]:
+        """The most probable action."""
+        return jnp.argmax(self.logits, -1)
+
+    def log_probs(self) -> Float[Array, "... A"]:
+        """Log-probabilities of all actions."""
+        return jax.nn.log_softmax(self.logits)
+
+    def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
+        """Log-probability of one action each."""
+        return jnp.take_along_axis(self.log_probs(), action[..., None], -1)[..., 0]
+
+    def entropy(self) -> Float[Array, "..."]:
+        """Shannon entropy in nats."""
+        log_probs = self.log_probs()
+        return -jnp.sum(jnp.exp(log_probs) * log_probs, -1)
+
+
+class SquashedGaussian(NamedTuple):
+    """`center + half_range * tanh(u)` with `u ~ N(mean, exp(log_std)^2)`, independent components."""
+
+    mean: Float[Array, "... d"]
+    log_std: Float[Array, "... d"]
+    low: Float[Array, " d"]
+    high: Float[Array, " d"]
+
+    def _squash(self, u: Array) -> Array:
+        return (self.high + self.low) / 2 + (self.high - self.low) / 2 * jnp.tanh(u)
+
+    def mode(self) -> Float[Array, "... d"]:
+        """The squashed mean."""
+        return self._squash(self.mean)
+
+    def sample(self, key: Array) -> Float[Array, "... d"]:
+        """Draw one action each, differentiable in the parameters."""
+        return self.sample_with_log_prob(key)[0]
+
+    def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "... d"], Float[Array, "..."]]:
+        """Draw an action and its log-density under the squashed law."""
+        noise = jax.random.normal(key, self.mean.shape)
+        u = self.mean + jnp.exp(self.log_std) * noise
+        log_gauss = -0.5 * noise**2 - self.log_std - 0.5 * math.log(2 * math.pi)
+        # log(1 - tanh(u)^2) in a form that stays finite for large |u|
+        log_slope = 2 * (math.log(2.0) - u - jax.nn.softplus(-2 * u)) + jnp.log((self.high - self.low) / 2)
+        return self._squash(u), jnp.sum(log_gauss - log_slope, -1)

@@ -1,0 +1,40 @@
+"""A multilayer perceptron whose leaves are arrays only, so plain jit, vmap, scan and optax take it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+__all__ = ["MLP", "mlp"]
+
+
+class MLP(eqx.Module):
+    """Fully connected layers with one activation between them, applied to the last axis."""
+
+    weights: tuple[Float[Array, "..."], ...]
+    biases: tuple[Float[Array, "..."], ...]
+    activation: str = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "... d"]) -> Float[Array, "... k"]:
+        """Return the output layer's values."""
+        activate = getattr(jax.nn, self.activation)
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = activate(x @ weight + bias)
+        return x @ self.weights[-1] + self.biases[-1]
+
+
+def mlp(key: Array, sizes: Sequence[int], *, activation: str = "relu", output_scale: float = 1.0) -> MLP:
+    """Draw an MLP of the given layer sizes: He-uniform hidden layers, output layer scaled by `output_scale`."""
+    weights, biases = [], []
+    keys = jax.random.split(key, len(sizes) - 1)
+    for layer, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        last = layer == len(sizes) - 2
+        bound = (output_scale if last else math.sqrt(2.0)) * math.sqrt(3.0 / fan_in)
+        weights.append(jax.random.uniform(keys[layer], (fan_in, fan_out), minval=-bound, maxval=bound))
+        biases.append(jnp.zeros(fan_out))
+    return MLP(tuple(weights), tuple(biases), activation)
