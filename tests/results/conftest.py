@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from awavo.results.store import write_json, write_table
 NAMES = ("position", "angle")
 
 
-def write_run(
+def _write_run(
     folder: Path,
     *,
     seeds: int = 10,
@@ -76,10 +77,13 @@ def _config(task, algo, preset, limits, seeds, steps, command):
 
 def _episodes(random, seed, steps, limits, level, cost_level, speed):
     ends, step = [], 0
-    while step < steps:
+    speed, cost_level = speed * random.uniform(0.6, 1.4), cost_level * random.normal(1, 0.03)
+    while True:
         progress = 1 - np.exp(-speed * step / steps)
         length = int(np.clip(20 + (level - 20) * progress + random.normal(0, 12 * (1.1 - progress)), 8, 200))
         step += length
+        if step > steps:
+            break
         ends.append((step, length, progress))
     env_steps, length, progress = (np.array(column) for column in zip(*ends, strict=True))
     table = {"seed": np.full(len(ends), seed), "env_steps": env_steps, "return": length.astype(float), "length": length}
@@ -126,6 +130,11 @@ def _evaluation(random, seeds, steps, limits, level, cost_level, folder):
     return entry
 
 
+@pytest.fixture(scope="session")
+def write_run() -> Callable[..., Path]:
+    return _write_run
+
+
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
-    return write_run(tmp_path / "good")
+    return _write_run(tmp_path / "good")

@@ -1,0 +1,178 @@
+"""Runs side by side: feasible ones first, then by return. A high return with a violated cost is not a win."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from awavo.errors import InputError
+from awavo.results.curves import Curve, learning_curve, steps_to_reach
+from awavo.results.outcome import Outcome, outcome_of
+from awavo.results.statistics import probability_of_improvement
+from awavo.results.store import RunData
+from awavo.types import Estimate
+
+__all__ = ["MIN_FEASIBLE", "Comparison", "Group", "Row", "compare_group", "compare_runs", "problem_of"]
+
+MIN_FEASIBLE = 0.8
+"""Share of seeds that must keep every limit for a run to count as feasible."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of a group, ranked."""
+
+    rank: int
+    label: str
+    run: RunData
+    outcome: Outcome
+    is_feasible: bool
+    steps_to_threshold: int | None
+    first_is_better: Estimate | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one problem (task, options and limits), best first."""
+
+    task: str
+    limits: dict[str, float]
+    threshold: float
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All groups, and what a reader must know before believing them."""
+
+    groups: list[Group]
+    notes: list[str]
+
+
+def compare_runs(
+    runs: Sequence[RunData],
+    mode: str = "greedy",
+    *,
+    threshold: float | None = None,
+    tolerance: float | None = None,
+    min_feasible: float = MIN_FEASIBLE,
+) -> Comparison:
+    """Group the runs by problem and rank within each group.
+
+    `threshold` is the return for the steps to reach it; by default 90% of the way from the lowest start to the best
+    final return of the group. `tolerance` is what a cost may exceed its limit by; by default the smallest one recorded
+    in the group, so that all its runs are judged alike.
+    """
+    if not runs:
+        raise InputError("compare got no runs: give at least one run folder.")
+    paths = [run.path.resolve() for run in runs]
+    twice = [path for path in paths if paths.count(path) > 1]
+    if twice:
+        raise InputError(f"'{twice[0]}' was given more than once: name each run folder once.")
+    problems: dict[tuple[Any, ...], list[RunData]] = {}
+    for run in runs:
+        problems.setdefault(problem_of(run), []).append(run)
+    options: dict[str, Any] = {"threshold": threshold, "tolerance": tolerance, "min_feasible": min_feasible}
+    groups = [compare_group(part, mode, **options) for part in problems.values()]
+    return Comparison(groups, _notes(groups))
+
+
+def compare_group(
+    runs: Sequence[RunData],
+    mode: str = "greedy",
+    *,
+    threshold: float | None = None,
+    tolerance: float | None = None,
+    min_feasible: float = MIN_FEASIBLE,
+) -> Group:
+    """Rank runs of one problem; runs of another task, options or limits are refused."""
+    for run in runs[1:]:
+        if problem_of(run) != problem_of(runs[0]):
+            raise InputError(
+                f"{_problem_text(run)} and {_problem_text(runs[0])} are different problems: their returns and costs "
+                "cannot be ranked together. Compare runs of the same task and limits."
+            )
+    outcomes = [outcome_of(run, mode) for run in runs]
+    shared = min((o.tolerance for o in outcomes if o.evaluated), default=0.0) if tolerance is None else tolerance
+    outcomes = [replace(outcome, tolerance=shared) for outcome in outcomes]
+    curves = [learning_curve(run) for run in runs]
+    goal = _default_threshold(curves, outcomes) if threshold is None else threshold
+    shares = [outcome.feasible_seeds / len(outcome.seeds) for outcome in outcomes]
+    order = sorted(range(len(runs)), key=lambda i: _rank_key(shares[i], outcomes[i], min_feasible))
+    labels = _labels(runs)
+    best = outcomes[order[0]]
+    rows = []
+    for rank, i in enumerate(order, start=1):
+        better = probability_of_improvement(best.returns, outcomes[i].returns) if rank > 1 else None
+        reached = steps_to_reach(curves[i], goal)
+        rows.append(Row(rank, labels[i], runs[i], outcomes[i], shares[i] >= min_feasible, reached, better))
+    limits = dict(zip(runs[0].cost_names, runs[0].cost_limits, strict=True))
+    return Group(runs[0].task, limits, float(goal), rows)
+
+
+def problem_of(run: RunData) -> tuple[Any, ...]:
+    """What two runs must share to be ranked together: task, options, cost names and limits."""
+    return run.task, _frozen(run.config.get("task_options") or {}), run.cost_names, run.cost_limits
+
+
+def _rank_key(share: float, outcome: Outcome, min_feasible: float) -> tuple[bool, float, float]:
+    """Feasible runs by return; below them the others by share of feasible seeds, then return."""
+    is_feasible = share >= min_feasible
+    value = float(outcome.iqm().value)
+    return not is_feasible, 0.0 if is_feasible else -share, -value if np.isfinite(value) else np.inf
+
+
+def _default_threshold(curves: Sequence[Curve], outcomes: Sequence[Outcome]) -> float:
+    starts = [curve.centre[np.isfinite(curve.centre)] for curve in curves]
+    best = max(float(outcome.iqm().value) for outcome in outcomes)
+    low = min((float(start[0]) for start in starts if start.size), default=best)
+    return low + 0.9 * (best - low)
+
+
+def _labels(runs: Sequence[RunData]) -> list[str]:
+    """Algorithm and preset; with the folder's name where two runs would read the same."""
+    labels = [run.label for run in runs]
+    return [
+        f"{label} · {run.path.name}" if labels.count(label) > 1 else label
+        for label, run in zip(labels, runs, strict=True)
+    ]
+
+
+def _notes(groups: Sequence[Group]) -> list[str]:
+    """Differences between the runs that change what the ranking means."""
+    notes = []
+    tasks = [group.task for group in groups]
+    for task in sorted({task for task in tasks if tasks.count(task) > 1}):
+        notes.append(f"Runs of {task} differ in options or limits: they are listed apart and not ranked together.")
+    rows = [row for group in groups for row in group.rows]
+    for row in rows:
+        outcome = row.outcome
+        if not outcome.evaluated:
+            notes.append(f"{row.label}: not evaluated, figures are of the {outcome.source} (exploring policy).")
+        elif outcome.env_steps < row.run.env_steps:
+            notes.append(f"{row.label}: evaluated at {outcome.env_steps} of {row.run.env_steps} steps.")
+        if len(outcome.seeds) < 10:
+            notes.append(f"{row.label}: {len(outcome.seeds)} seeds; intervals need about 10 to cover as stated.")
+    for group in groups:
+        recorded = {row.outcome.entry["tolerance"] for row in group.rows if row.outcome.entry}
+        if len(recorded) > 1:
+            notes.append(f"{group.task}: all runs judged with tolerance {group.rows[0].outcome.tolerance:g}.")
+        steps = [row.outcome.env_steps for row in group.rows]
+        if min(steps) < 0.99 * max(steps):
+            notes.append(f"{group.task}: the runs used different numbers of environment steps.")
+    return notes
+
+
+def _problem_text(run: RunData) -> str:
+    limits = ", ".join(f"{name} <= {limit:g}" for name, limit in zip(run.cost_names, run.cost_limits, strict=True))
+    return f"'{run.path}' ({run.task}; {limits or 'no costs'})"
+
+
+def _frozen(value: Any) -> Any:
+    """Hashable form of plain JSON."""
+    if isinstance(value, Mapping):
+        return tuple(sorted((str(key), _frozen(item)) for key, item in value.items()))
+    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,145 @@
+"""What a run achieved: its evaluation if there is one, else the end of its training, always labelled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from awavo.errors import InputError, RunFolderError
+from awavo.results.statistics import feasible, mean_estimate, stratified_bootstrap
+from awavo.results.store import RunData
+from awavo.types import Estimate
+
+__all__ = ["MODES", "TRAINING", "Outcome", "format_estimate", "format_number", "outcome_of", "verdict"]
+
+MODES = ("greedy", "stochastic")
+TRAINING = "last 10% of training episodes"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Per-seed figures `[S]` and `[S, C]` of one run, with where they come from."""
+
+    source: str
+    evaluated: bool
+    seeds: list[int]
+    returns: Floats
+    costs: Floats
+    lengths: Floats
+    names: tuple[str, ...]
+    limits: tuple[float, ...]
+    tolerance: float
+    env_steps: int
+    episodes_per_seed: float
+    entry: dict[str, Any] | None
+
+    @property
+    def feasible(self) -> NDArray[np.bool_]:
+        """Whether each seed keeps every limit, within the tolerance."""
+        return feasible(self.costs, self.limits, self.tolerance)
+
+    @property
+    def feasible_seeds(self) -> int:
+        """Number of seeds that keep every limit."""
+        return int(self.feasible.sum())
+
+    def iqm(self, name: str = "return") -> Estimate:
+        """IQM over seeds of the return, the length or a cost."""
+        return stratified_bootstrap(self.values(name), "iqm")
+
+    def mean(self, name: str = "return") -> Estimate:
+        """Mean over seeds; the interval recorded by the evaluation where there is one."""
+        estimate = mean_estimate(self.values(name))
+        if self.entry is None or len(self.seeds) > 1:
+            return estimate
+        figure = self.entry[name] if name in ("return", "length") else self.entry["costs"][name]
+        return Estimate(
+            estimate.value, _number(figure["low"]), _number(figure["high"]), 1, self.entry.get("method", "")
+        )
+
+    def values(self, name: str) -> Floats:
+        """Per-seed values of the return, the length or a cost."""
+        if name in ("return", "length"):
+            return self.returns if name == "return" else self.lengths
+        return self.costs[:, self.names.index(name)]
+
+
+def outcome_of(run: RunData, mode: str = "greedy") -> Outcome:
+    """Take the evaluation of this mode, or the last tenth of the training episodes if the run has none."""
+    if mode not in MODES:
+        raise InputError(f"mode is '{mode}': expected 'greedy' or 'stochastic'.")
+    if run.evaluation is None or mode not in run.evaluation:
+        return _from_training(run)
+    entry = run.evaluation[mode]
+    try:
+        returns = _numbers(entry["return"]["per_seed"])
+        costs = [_numbers(entry["costs"][name]["per_seed"]) for name in run.cost_names]
+        lengths = _numbers(entry["length"]["per_seed"])
+        table = np.stack(costs, axis=1) if costs else np.zeros((len(returns), 0))
+        facts = float(entry["tolerance"]), int(entry["env_steps"]), float(entry["episodes_per_seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"'{run.path}/evaluation.json' is damaged ({error!r}): evaluate the run again.") from error
+    first = int(run.config.get("seed", 0))
+    seeds = run.seeds if len(run.seeds) == len(returns) else [first + index for index in range(len(returns))]
+    source = f"{mode} evaluation"
+    return Outcome(source, True, seeds, returns, table, lengths, run.cost_names, run.cost_limits, *facts, entry)
+
+
+def _from_training(run: RunData) -> Outcome:
+    """Per-seed means of the episodes that ended in the last tenth of the steps."""
+    late = run.episodes.filter(pl.col("env_steps") > 0.9 * run.env_steps)
+    if late.is_empty():
+        raise RunFolderError(f"'{run.path}' has no finished episode to report: train longer, or evaluate it first.")
+    columns = ["return", "length", *(f"cost_{name}" for name in run.cost_names)]
+    means = (
+        late.group_by("seed").agg(*(pl.col(name).cast(pl.Float64).mean() for name in columns), pl.len()).sort("seed")
+    )
+    costs = means.select(columns[2:]).to_numpy().reshape(means.height, len(run.cost_names))
+    returns, lengths = means["return"].to_numpy(), means["length"].to_numpy()
+    facts = 0.0, run.env_steps, late.height / means.height
+    seeds = means["seed"].to_list()
+    return Outcome(TRAINING, False, seeds, returns, costs, lengths, run.cost_names, run.cost_limits, *facts, None)
+
+
+def verdict(outcome: Outcome) -> str:
+    """One line: how many seeds keep their limits, and the mean return with its interval."""
+    total, num = len(outcome.seeds), len(outcome.names)
+    limits = {1: "the limit", 2: "both limits"}.get(num, f"all {num} limits")
+    seeds = f"{outcome.feasible_seeds} of {total} seed{'s' if total > 1 else ''}"
+    kept = f"{seeds} within {limits}" if num else f"{total} seed{'s' if total > 1 else ''}, no limits"
+    return f"{kept}; return {format_estimate(outcome.mean())}"
+
+
+def format_number(value: float | None, like: float | None = None) -> str:
+    """Four significant digits, or as many decimals as `like` gets."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    size = abs(value if like is None or not math.isfinite(like) else like)
+    if size != 0 and not 1e-3 <= size < 1e6:
+        return f"{value:.3g}"
+    decimals = 3 - math.floor(math.log10(size)) if size >= 1e-3 else 1
+    return f"{value:.{min(max(decimals, 0), 6)}f}"
+
+
+def format_estimate(estimate: Estimate) -> str:
+    """`198.3 [197.0, 199.4]`, or the value alone where there is no interval."""
+    value = format_number(estimate.value)
+    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
+        return value
+    low, high = (format_number(bound, estimate.value) for bound in (estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]"
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _numbers(values: list[Any]) -> Floats:
+    return np.array([_number(value) for value in values], float)

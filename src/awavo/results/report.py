@@ -1,0 +1,116 @@
+"""The report: one HTML page for one or several runs that opens from disk and never calls the network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from awavo.errors import InputError
+from awavo.results.compare import Comparison, Row, compare_runs
+from awavo.results.outcome import verdict
+from awavo.results.page import Section, SectionFn, render
+from awavo.results.sections import DEFAULT_SECTIONS
+from awavo.results.store import RunData, to_plain, write_bytes
+
+__all__ = ["Section", "SectionFn", "render_report", "write_report"]
+
+
+def write_report(
+    runs: Sequence[RunData],
+    out: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    extra_sections: Sequence[SectionFn] = (),
+) -> Path:
+    """Write the page in one piece and return its path."""
+    page = render_report(runs, title=title, extra_sections=extra_sections)
+    target = Path(out)
+    write_bytes(target, page.encode())
+    return target
+
+
+def render_report(
+    runs: Sequence[RunData], *, title: str | None = None, extra_sections: Sequence[SectionFn] = ()
+) -> str:
+    """Render the page. `extra_sections` come after the built-in ones; one that returns None is left out."""
+    comparison = compare_runs(runs)
+    made = [section_fn(comparison) for section_fn in (*DEFAULT_SECTIONS, *extra_sections)]
+    sections = [section for section in made if section is not None]
+    _check_ids(sections)
+    script = _asset("chart.js") + "\n" + _asset("page.js")
+    rows = [row for group in comparison.groups for row in group.rows]
+    return render(
+        "report.html",
+        title=title or _default_title(comparison),
+        subtitle=_subtitle(rows),
+        verdicts=[_verdict(row, len(rows) > 1) for row in rows],
+        notes=comparison.notes,
+        sections=sections,
+        version=metadata.version("awavo"),
+        style=Markup(_asset("style.css")),
+        script=Markup(script),
+        charts=_embed({chart["id"]: chart for section in sections for chart in section.charts}),
+        policy=_policy(script),
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("awavo.results").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """Let the browser run this script and nothing else, and load nothing from anywhere."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
+
+
+def _embed(content: dict[str, Any]) -> Markup:
+    """JSON that cannot end its script element, whatever the names in it."""
+    text = json.dumps(to_plain(content), allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _check_ids(sections: Sequence[Section]) -> None:
+    ids = [section.id for section in sections] + [chart["id"] for section in sections for chart in section.charts]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"two sections or charts of the report are called '{twice}': give each its own id.")
+
+
+def _default_title(comparison: Comparison) -> str:
+    rows = [row for group in comparison.groups for row in group.rows]
+    if len(rows) == 1:
+        return f"{rows[0].run.task} · {rows[0].label}"
+    tasks = list(dict.fromkeys(group.task for group in comparison.groups))
+    return f"{len(rows)} runs on {', '.join(tasks)}"
+
+
+def _subtitle(rows: Sequence[Row]) -> str:
+    if len(rows) > 1:
+        return "Ranked within each problem: runs that keep their limits first, then by return."
+    run = rows[0].run
+    limits = ", ".join(f"{name} ≤ {limit:g}" for name, limit in zip(run.cost_names, run.cost_limits, strict=True))
+    count = len(run.seeds)
+    text = f"{count} seed{'s' if count != 1 else ''}, {run.env_steps:,} environment steps each"
+    return f"{text}. Limits per episode: {limits}." if limits else f"{text}. No limits."
+
+
+def _verdict(row: Row, several: bool) -> dict[str, str]:
+    outcome = row.outcome
+    everyone = outcome.feasible_seeds == len(outcome.seeds)
+    state = "none" if not outcome.names else "ok" if everyone else "part" if row.is_feasible else "bad"
+    if outcome.evaluated:
+        source = f"{outcome.source}, {outcome.episodes_per_seed:g} episodes per seed"
+    else:
+        source = f"not evaluated: {outcome.source}"
+    tolerance = f", tolerance {outcome.tolerance:g} on each limit" if outcome.names and outcome.tolerance else ""
+    label = f"{row.run.task} · {row.label}" if several else ""
+    return {"state": state, "text": verdict(outcome), "source": (source + tolerance).capitalize(), "label": label}

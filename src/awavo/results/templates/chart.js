@@ -1,0 +1,138 @@
+"use strict";
+const NS = "http://www.w3.org/2000/svg";
+const MARGIN = { left: 54, right: 14, top: 10, bottom: 38 };
+const color = (index) => `var(--c${index})`;
+
+function node(name, attributes, parent, text) {
+  const made = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  if (parent) parent.appendChild(made);
+  return made;
+}
+
+function ticks(low, high, count) {
+  const raw = (high - low) / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step);
+  return found;
+}
+
+function short(value) {
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
+  if (size >= 1e4) return `${+(value / 1e3).toPrecision(4)}k`;
+  return size !== 0 && size < 1e-3 ? value.toExponential(1) : `${+value.toPrecision(4)}`;
+}
+
+function extent(values, include) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) if (value !== null && Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
+  if (include !== null && include !== undefined) { low = Math.min(low, include); high = Math.max(high, include); }
+  if (low > high) return [0, 1];
+  const pad = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
+  return [low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];
+}
+
+function path(xs, ys, sx, sy) {
+  let text = "", pen = false;
+  ys.forEach((y, i) => {
+    if (y === null) { pen = false; return; }
+    text += `${pen ? "L" : "M"}${sx(xs[i]).toFixed(1)} ${sy(y).toFixed(1)}`;
+    pen = true;
+  });
+  return text;
+}
+
+function bandPath(series, sx, sy) {
+  const keep = series.x.map((_, i) => i).filter((i) => series.low[i] !== null && series.high[i] !== null);
+  if (keep.length < 2) return "";
+  const point = (i, side) => `${sx(series.x[i]).toFixed(1)} ${sy(series[side][i]).toFixed(1)}`;
+  return `M${keep.map((i) => point(i, "high")).join("L")}L${keep.reverse().map((i) => point(i, "low")).join("L")}Z`;
+}
+
+class Chart {
+  constructor(holder, spec) {
+    this.holder = holder; this.spec = spec; this.zoom = null; this.seeds = false; this.at = null;
+    this.tip = document.createElement("div"); this.tip.className = "tip"; this.tip.hidden = true;
+    new ResizeObserver(() => this.draw()).observe(holder);
+    this.listen(); this.draw();
+  }
+  domain() {
+    const { series, kind, limit } = this.spec;
+    if (kind === "scatter") {
+      const points = series.flatMap((s) => s.points);
+      return [extent(points.map((p) => p[0]), limit), extent(points.map((p) => p[1]))];
+    }
+    const inside = (s) => (_, i) => !this.zoom || (s.x[i] >= this.zoom[0] && s.x[i] <= this.zoom[1]);
+    const rows = (s) => [s.y, s.low, s.high, ...(this.seeds ? s.lines : [])];
+    const ys = series.flatMap((s) => rows(s).flatMap((row) => row.filter(inside(s))));
+    const end = Math.max(...series.flatMap((s) => s.x), 1);
+    return [this.zoom || [0, end * 1.005], extent(ys, limit)];
+  }
+  draw() {
+    const width = this.holder.clientWidth || 420, height = this.holder.clientHeight || 264;
+    const [dx, dy] = this.domain(), m = MARGIN;
+    this.x = (v) => m.left + ((v - dx[0]) / (dx[1] - dx[0])) * (width - m.left - m.right);
+    this.y = (v) => height - m.bottom - ((v - dy[0]) / (dy[1] - dy[0])) * (height - m.top - m.bottom);
+    this.back = (px) => dx[0] + ((px - m.left) / (width - m.left - m.right)) * (dx[1] - dx[0]);
+    this.size = { width, height };
+    const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+    this.axes(svg, dx, dy);
+    const clip = `clip-${this.spec.id}`;
+    node("rect", { x: m.left, y: m.top, width: width - m.left - m.right, height: height - m.top - m.bottom }, node("clipPath", { id: clip }, svg));
+    const body = node("g", { "clip-path": `url(#${clip})` }, svg);
+    if (this.spec.kind === "scatter") this.scatter(body); else this.lines(body);
+    this.limit(svg, dx, dy);
+    this.over = node("g", {}, svg);
+    this.holder.replaceChildren(svg, this.tip);
+  }
+  axes(svg, dx, dy) {
+    const { width, height } = this.size, m = MARGIN, bottom = height - m.bottom;
+    for (const t of ticks(dy[0], dy[1], height < 200 ? 3 : 5)) {
+      node("line", { class: "gridline", x1: m.left, x2: width - m.right, y1: this.y(t), y2: this.y(t) }, svg);
+      node("text", { x: m.left - 7, y: this.y(t) + 4, "text-anchor": "end" }, svg, short(t));
+    }
+    for (const t of ticks(dx[0], dx[1], Math.max(2, Math.floor(width / 95)))) {
+      node("line", { class: "axis", x1: this.x(t), x2: this.x(t), y1: bottom, y2: bottom + 4 }, svg);
+      node("text", { x: this.x(t), y: bottom + 17, "text-anchor": this.x(t) > width - 24 ? "end" : "middle" }, svg, short(t));
+    }
+    node("line", { class: "axis", x1: m.left, x2: width - m.right, y1: bottom, y2: bottom }, svg);
+    node("text", { x: (m.left + width - m.right) / 2, y: height - 4, "text-anchor": "middle" }, svg, this.spec.x_label);
+  }
+  lines(body) {
+    for (const s of this.spec.series) {
+      const stroke = `stroke:${color(s.color)}`;
+      if (this.seeds) for (const line of s.lines) node("path", { class: "seed", style: stroke, d: path(s.x, line, this.x, this.y) }, body);
+      node("path", { class: "band", style: `fill:${color(s.color)}`, d: bandPath(s, this.x, this.y) }, body);
+      node("path", { class: "series", style: stroke, "stroke-dasharray": ["", "7 3", "2 3", "9 3 2 3"][s.dash] || "", d: path(s.x, s.y, this.x, this.y) }, body);
+    }
+  }
+  scatter(body) {
+    for (const s of this.spec.series) for (const [x, y, seed] of s.points) {
+      if (x === null || y === null) continue;
+      const look = { class: `dot${s.hollow ? " hollow" : ""}`, style: `stroke:${color(s.color)};${s.hollow ? "" : `fill:${color(s.color)}`}` };
+      const shape = ["a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", "v-4.5h9v9h-9Z", "l6 -6 6 6 -6 6Z"][s.shape];
+      const dot = node("path", { ...look, d: `M${(this.x(x) - [5, 4.5, 6][s.shape]).toFixed(1)} ${this.y(y).toFixed(1)}${shape}` }, body);
+      node("title", {}, dot, `${s.name}, seed ${seed}: ${short(x)}, return ${short(y)}`);
+    }
+  }
+  limit(svg, dx, dy) {
+    const { limit, kind } = this.spec, { width, height } = this.size, m = MARGIN;
+    if (limit === null || limit === undefined) return;
+    const text = `limit ${short(limit)}`;
+    if (kind === "scatter") {
+      const x = this.x(limit), room = width - m.right - x;
+      node("rect", { class: "zone", x, y: m.top, width: Math.max(room, 0), height: height - m.top - m.bottom }, svg);
+      node("line", { class: "lim", x1: x, x2: x, y1: m.top, y2: height - m.bottom }, svg);
+      node("text", { class: "lim-text", x: room > 70 ? x + 6 : x - 6, y: height - m.bottom - 8, "text-anchor": room > 70 ? "start" : "end" }, svg, text);
+      return;
+    }
+    const y = this.y(limit);
+    node("rect", { class: "zone", x: m.left, y: m.top, width: width - m.left - m.right, height: Math.max(y - m.top, 0) }, svg);
+    node("line", { class: "lim", x1: m.left, x2: width - m.right, y1: y, y2: y }, svg);
+    node("text", { class: "lim-text", x: width - m.right - 4, y: y - m.top > 16 ? y - 5 : y + 14, "text-anchor": "end" }, svg, text);
+  }
+}

@@ -1,0 +1,94 @@
+Chart.prototype.listen = function () {
+  if (this.spec.kind === "scatter") return;
+  const holder = this.holder;
+  const place = (event) => event.clientX - holder.getBoundingClientRect().left;
+  holder.addEventListener("pointermove", (event) => {
+    if (this.from !== undefined) this.brush(place(event)); else this.show(this.back(place(event)));
+  });
+  holder.addEventListener("pointerleave", () => this.hide());
+  holder.addEventListener("blur", () => this.hide());
+  holder.addEventListener("pointerdown", (event) => { if (event.pointerType === "mouse") this.from = place(event); });
+  window.addEventListener("pointerup", (event) => {
+    if (this.from === undefined) return;
+    const ends = [this.from, place(event)].sort((a, b) => a - b);
+    this.from = undefined;
+    if (ends[1] - ends[0] > 12) this.zoom = ends.map((px) => Math.max(0, this.back(px)));
+    this.draw();
+  });
+  holder.addEventListener("dblclick", () => { this.zoom = null; this.draw(); });
+  holder.addEventListener("keydown", (event) => {
+    const xs = this.spec.series[0].x, step = { ArrowLeft: -1, ArrowRight: 1, Home: -xs.length, End: xs.length }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    this.at = Math.min(xs.length - 1, Math.max(0, (this.at ?? -1) + step));
+    this.show(xs[this.at]);
+  });
+};
+
+Chart.prototype.brush = function (to) {
+  const [left, right] = [this.from, to].sort((a, b) => a - b);
+  this.over.replaceChildren();
+  node("rect", { class: "brush", x: left, width: right - left, y: MARGIN.top, height: this.size.height - MARGIN.top - MARGIN.bottom }, this.over);
+};
+
+Chart.prototype.show = function (value) {
+  const lines = [];
+  let px = null;
+  this.over.replaceChildren();
+  for (const s of this.spec.series) {
+    const i = s.x.reduce((best, x, k) => (Math.abs(x - value) < Math.abs(s.x[best] - value) ? k : best), 0);
+    if (!s.x.length || s.y[i] === null) continue;
+    if (px === null) { px = this.x(s.x[i]); lines.push([`${Math.round(s.x[i]).toLocaleString("en")} steps`, null]); }
+    const band = s.low[i] === null ? "" : ` [${short(s.low[i])}, ${short(s.high[i])}]`;
+    lines.push([`${this.spec.series.length > 1 ? `${s.name}: ` : ""}${short(s.y[i])}${band}`, s.color]);
+    node("circle", { cx: this.x(s.x[i]), cy: this.y(s.y[i]), r: 4, style: `fill:${color(s.color)}` }, this.over);
+  }
+  if (px === null) return this.hide();
+  node("line", { class: "cross", x1: px, x2: px, y1: MARGIN.top, y2: this.size.height - MARGIN.bottom }, this.over);
+  this.tip.replaceChildren(...lines.map(([text, hue]) => {
+    const row = document.createElement("div");
+    row.textContent = text;
+    if (hue !== null) row.style.color = color(hue); else row.style.fontWeight = 600;
+    return row;
+  }));
+  this.tip.hidden = false;
+  const left = px > this.size.width / 2 ? px - this.tip.offsetWidth - 12 : px + 12;
+  this.tip.style.left = `${Math.max(0, left)}px`;
+  this.tip.style.top = "14px";
+};
+
+Chart.prototype.hide = function () {
+  this.tip.hidden = true;
+  this.at = null;
+  this.over.replaceChildren();
+};
+
+const specs = JSON.parse(document.getElementById("charts").textContent);
+const charts = [];
+for (const figure of document.querySelectorAll("[data-chart]")) {
+  charts.push(new Chart(figure.querySelector(".plot"), specs[figure.dataset.chart]));
+}
+for (const toggle of document.querySelectorAll(".seeds-toggle")) {
+  const apply = () => charts.forEach((chart) => { chart.seeds = toggle.checked; chart.draw(); });
+  toggle.addEventListener("change", apply);
+  apply();
+}
+for (const button of document.querySelectorAll(".copy")) {
+  button.addEventListener("click", () => {
+    const text = button.parentElement.querySelector("pre").textContent;
+    const done = () => { button.textContent = "Copied"; setTimeout(() => { button.textContent = "Copy"; }, 1500); };
+    navigator.clipboard?.writeText(text).then(done, () => { button.textContent = "Select and copy"; });
+  });
+}
+const themes = ["auto", "light", "dark"], themeButton = document.getElementById("theme");
+function setTheme(name) {
+  if (name === "auto") delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = name;
+  themeButton.textContent = `Theme: ${name}`;
+  themeButton.dataset.name = name;
+  try { localStorage.setItem("awavo-theme", name); } catch { /* storage is off: the choice lasts for this page */ }
+}
+let stored = null;
+try { stored = localStorage.getItem("awavo-theme"); } catch { stored = null; }
+const asked = new URLSearchParams(location.search).get("theme");
+setTheme([asked, stored].find((name) => themes.includes(name)) || "auto");
+themeButton.addEventListener("click", () => setTheme(themes[(themes.indexOf(themeButton.dataset.name) + 1) % 3]));

@@ -1,0 +1,160 @@
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from awavo.errors import InputError, RunFolderError
+from awavo.results.compare import compare_group, compare_runs
+from awavo.results.outcome import TRAINING, format_estimate, format_number, outcome_of, verdict
+from awavo.results.statistics import iqm
+from awavo.results.store import load_run, write_json
+from awavo.results.tables import comparison_dict, comparison_markdown, comparison_tables, escape_markdown
+from awavo.types import Estimate
+
+
+@pytest.fixture
+def runs(tmp_path, write_run):
+    folders = [
+        write_run(tmp_path / "unsafe", preset="hard", level=199.9, cost_level=1.3, rng=1),
+        write_run(tmp_path / "slow", algo="crpo", preset="default", level=170.0, rng=2, speed=3.0),
+        write_run(tmp_path / "good", level=190.0),
+    ]
+    return [load_run(folder) for folder in folders]
+
+
+def test_a_high_return_with_a_violated_cost_is_no_win(runs):
+    group = compare_runs(runs).groups[0]
+    assert [row.run.path.name for row in group.rows] == ["good", "slow", "unsafe"]
+    assert [row.is_feasible for row in group.rows] == [True, True, False]
+    assert [row.outcome.feasible_seeds for row in group.rows] == [10, 10, 0]
+    assert group.rows[2].outcome.iqm().value > group.rows[0].outcome.iqm().value
+    assert group.rows[1].first_is_better is not None
+    assert group.rows[1].first_is_better.value == 1.0
+
+
+def test_figures_are_those_of_the_evaluation(runs):
+    row = compare_runs(runs).groups[0].rows[0]
+    entry = row.run.evaluation["greedy"]
+    assert row.outcome.iqm().value == pytest.approx(iqm(entry["return"]["per_seed"]))
+    mean = row.outcome.mean("angle")
+    assert (mean.value, mean.low, mean.high) == tuple(entry["costs"]["angle"][key] for key in ("value", "low", "high"))
+    stochastic = compare_runs(runs, "stochastic").groups[0].rows[0].outcome
+    assert stochastic.returns.tolist() == row.run.evaluation["stochastic"]["return"]["per_seed"]
+
+
+def test_without_evaluation_the_end_of_training_is_used_and_said(tmp_path, write_run):
+    run = load_run(write_run(tmp_path / "r", evaluated=False))
+    outcome = outcome_of(run)
+    assert (outcome.source, outcome.evaluated) == (TRAINING, False)
+    late = run.episodes.filter(run.episodes["env_steps"] > 0.9 * run.env_steps)
+    assert outcome.returns[3] == pytest.approx(late.filter(late["seed"] == 3)["return"].mean())
+    assert any("not evaluated" in note for note in compare_runs([run]).notes)
+
+
+def test_different_problems_are_refused_side_by_side_and_grouped_apart(tmp_path, write_run):
+    first = load_run(write_run(tmp_path / "a"))
+    limits = load_run(write_run(tmp_path / "b", limits=(50.0, 10.0)))
+    task = load_run(write_run(tmp_path / "c", task="acrobot"))
+    for other in (limits, task):
+        with pytest.raises(InputError, match="different problems") as caught:
+            compare_group([first, other])
+        assert "\n" not in str(caught.value)
+    comparison = compare_runs([first, limits, task])
+    assert [len(group.rows) for group in comparison.groups] == [1, 1, 1]
+    assert any("listed apart" in note for note in comparison.notes)
+
+
+def test_one_tolerance_for_all_runs_of_a_group(tmp_path, write_run):
+    first, second = (load_run(write_run(tmp_path / name, rng=i, cost_level=1.0)) for i, name in enumerate("ab"))
+    second.evaluation["greedy"]["tolerance"] = 5.0
+    comparison = compare_runs([first, second])
+    assert {row.outcome.tolerance for row in comparison.groups[0].rows} == {0.5}
+    assert any("tolerance 0.5" in note for note in comparison.notes)
+    wide = compare_runs([first, second], tolerance=100.0).groups[0]
+    assert all(row.outcome.feasible_seeds == 10 for row in wide.rows)
+
+
+def test_partly_feasible_runs_follow_the_share(runs):
+    assert not compare_runs(runs, tolerance=-4.0, min_feasible=0.8).groups[0].rows[0].is_feasible
+    assert all(row.is_feasible for row in compare_runs(runs, min_feasible=0.0).groups[0].rows)
+
+
+def test_steps_to_threshold(runs):
+    rows = compare_runs(runs, threshold=150.0).groups[0].rows
+    fast, slow = rows[0].steps_to_threshold, rows[1].steps_to_threshold
+    assert fast is not None
+    assert slow is not None
+    assert fast < slow
+    assert compare_runs(runs, threshold=1e6).groups[0].rows[0].steps_to_threshold is None
+
+
+def test_bad_input(runs, tmp_path):
+    with pytest.raises(InputError, match="no runs"):
+        compare_runs([])
+    with pytest.raises(InputError, match="more than once"):
+        compare_runs([runs[0], runs[0]])
+    with pytest.raises(InputError, match="expected 'greedy' or 'stochastic'"):
+        compare_runs(runs, "best")
+    write_json(runs[0].path / "evaluation.json", {"greedy": {"return": {}}})
+    with pytest.raises(RunFolderError, match="evaluate the run again"):
+        outcome_of(load_run(runs[0].path))
+
+
+def test_few_seeds_and_short_evaluations_are_noted(tmp_path, write_run):
+    run = load_run(write_run(tmp_path / "r", seeds=3))
+    run.evaluation["greedy"]["env_steps"] = 100
+    notes = " ".join(compare_runs([run]).notes)
+    assert "3 seeds" in notes
+    assert "evaluated at 100 of" in notes
+
+
+def test_outputs_agree(runs):
+    comparison = compare_runs(runs)
+    content = json.loads(json.dumps(comparison_dict(comparison), allow_nan=False))
+    first = content["groups"][0]["runs"][0]
+    assert first["return"]["iqm"]["low"] <= first["return"]["iqm"]["value"] <= first["return"]["iqm"]["high"]
+    assert (first["feasible_seeds"], first["seeds"], first["costs"]["angle"]["limit"]) == (10, 10, 10.0)
+    assert len(first["return"]["per_seed"]) == 10
+    console = Console(width=220, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    for table in comparison_tables(comparison):
+        console.print(table)
+    printed, markdown = console.export_text(), comparison_markdown(comparison)
+    for row in comparison.groups[0].rows:
+        assert format_estimate(row.outcome.iqm()) in printed
+        assert format_estimate(row.outcome.iqm()) in markdown
+
+
+def test_user_names_cannot_break_a_table(tmp_path, write_run):
+    nasty = "a|b_c$x$ [red]\\alpha{} <b>\nz"
+    run = load_run(write_run(tmp_path / "r", task=nasty))
+    comparison = compare_runs([run])
+    rows = [line for line in comparison_markdown(comparison).splitlines() if line.startswith("|")]
+    assert len({line.replace("\\|", "").count("|") for line in rows}) == 1
+    assert escape_markdown("a_b|c$1$ 5% [x]") == "a\\_b\\|c\\$1\\$ 5\\% &#91;x&#93;"
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(comparison_tables(comparison)[0])
+    assert "[red]" in console.export_text()
+
+
+def test_verdict_lines(tmp_path, write_run):
+    outcome = outcome_of(load_run(write_run(tmp_path / "two")))
+    assert verdict(outcome).startswith("10 of 10 seeds within both limits; return 19")
+    one = outcome_of(load_run(write_run(tmp_path / "one", limits=(30.0,), seeds=1)))
+    assert verdict(one).startswith("1 of 1 seed within the limit; return 19")
+    assert "[" in verdict(one)
+    none = outcome_of(load_run(write_run(tmp_path / "none", limits=())))
+    assert verdict(none).startswith("10 seeds, no limits; return")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(198.34, "198.3"), (29.876, "29.88"), (0.0, "0.0"), (-9.4321, "-9.432"), (1.5e7, "1.5e+07"), (np.nan, "–")],
+)
+def test_numbers(value, text):
+    assert format_number(value) == text
+
+
+def test_estimates():
+    assert format_estimate(Estimate(198.34, 197.0, 199.4, 10, "")) == "198.3 [197.0, 199.4]"
+    assert format_estimate(Estimate(3.0, np.nan, np.nan, 1, "")) == "3.000"
