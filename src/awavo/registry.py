@@ -18,6 +18,7 @@ class Entry(NamedTuple):
     target: str
     summary: str
     source: str
+    config: str = ""
 
 
 TASKS = {
@@ -28,7 +29,12 @@ TASKS = {
 }
 
 ALGORITHMS = {
-    "orpo-dr": Entry("awavo.algorithms.orpo_dr:orpo_dr", "rectified policy optimisation, quantile critics", "AWaVO 2024"),
+    "orpo-dr": Entry(
+        "awavo.algorithms.orpo_dr:orpo_dr",
+        "rectified policy optimisation, quantile critics",
+        "AWaVO 2024, Algorithm 1",
+        "awavo.config:OrpoDrConfig",
+    ),
 }
 
 

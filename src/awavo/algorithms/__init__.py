@@ -1,1 +1,1 @@
-"""algorithms."""
+"""Algorithms, one file per published method."""

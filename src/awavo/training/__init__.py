@@ -1,1 +1,1 @@
-"""training."""
+"""Training: rollouts, the chunked loop, checkpoints, evaluation."""

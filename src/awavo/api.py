@@ -1,0 +1,200 @@
+"""The Python interface: `config`, `train`, `training`, `load`, `evaluate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from awavo.config import TrainConfig
+from awavo.errors import CheckpointError, InputError, RunFolderError
+from awavo.experiment import Problem, build_problem, resolve_config
+from awavo.provenance import command_line
+from awavo.results.statistics import evaluation_summary
+from awavo.results.store import RunData, load_run, read_json, write_json
+from awavo.run import Progress, make_runner, run_training
+from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
+from awavo.training.compilation import enable_cache
+from awavo.training.evaluation import evaluate_env, evaluate_host
+from awavo.types import Env
+
+__all__ = ["Run", "config", "evaluate", "load", "train", "training"]
+
+EVALUATION_SEED = 1_000_003
+
+
+def config(
+    task: str | Env = "cartpole",
+    algo: str = "orpo-dr",
+    *,
+    cost_limits: Sequence[float] | None = None,
+    task_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> TrainConfig:
+    """Resolve a configuration. `options` are fields of `TrainConfig` or settings of the algorithm, in one flat list.
+
+    >>> awavo.config("cartpole", steps=100_000, seeds=3, actor_lr=1e-3)
+    """
+    own = {f.name for f in dataclasses.fields(TrainConfig)}
+    run_options = {k: v for k, v in options.items() if k in own}
+    algo_options = {k: v for k, v in options.items() if k not in own}
+    return resolve_config(
+        TrainConfig(
+            task=task.spec.name if isinstance(task, Env) else task,
+            algo=algo,
+            cost_limits=None if cost_limits is None else tuple(cost_limits),
+            task_options=task_options or {},
+            algo_options={**algo_options, **run_options.pop("algo_options", {})},
+            **run_options,
+        )
+    )
+
+
+def training(
+    config: TrainConfig,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    env: Env | None = None,
+    cost_fn: Callable[..., Any] | None = None,
+    operator: Any = None,
+    checkpoint_seconds: float = 20.0,
+) -> Iterator[Progress]:
+    """Train step by step: a generator that yields a `Progress` after every chunk and goes on from `out` if it holds this run."""
+    enable_cache()
+    problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
+    yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
+
+
+def train(
+    config: TrainConfig,
+    out: str | os.PathLike[str],
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Run:
+    """Train to the end (or take up where the folder stopped) and return the run. `options` as for `training`."""
+    for progress in training(config, out, **options):
+        if on_progress is not None:
+            on_progress(progress)
+    return load(out, env=options.get("env"), cost_fn=options.get("cost_fn"), operator=options.get("operator"))
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    env: Env | None = None,
+    cost_fn: Callable[..., Any] | None = None,
+    operator: Any = None,
+) -> Run:
+    """Open a run folder: its tables, and its policy of every seed."""
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        raise RunFolderError(f"'{folder}' is not a run folder: expected the --out folder of `awavo train`.")
+    meta = read_json(folder / "config.json")
+    stored = dict(meta.get("config", {}))
+    if stored.get("cost_limits") is not None:
+        stored["cost_limits"] = tuple(stored["cost_limits"])
+    try:
+        settings = resolve_config(TrainConfig(**stored))
+    except TypeError as error:
+        raise RunFolderError(f"'{folder}/config.json' does not fit this version of awavo ({error}).") from error
+    return Run(folder, settings, meta["fingerprint"], build_problem(settings, env=env, cost_fn=cost_fn, operator=operator))
+
+
+class Run:
+    """A run on disk, with its trained policies."""
+
+    def __init__(self, path: Path, config: TrainConfig, fingerprint: str, problem: Problem):
+        self.path = path
+        self.config = config
+        self.problem = problem
+        checkpoint, refused = latest_checkpoint(path / "checkpoints", fingerprint)
+        if checkpoint is None:
+            reason = f" ({refused[0]})" if refused else ""
+            raise CheckpointError(f"'{path}' has no usable checkpoint{reason}: run the same `awavo train` again.")
+        self.env_steps = checkpoint.env_steps
+        self.notes = refused
+        self.seeds = list(range(config.seed, config.seed + config.seeds))
+        one = dataclasses.replace(config, seeds=1)
+        template = jax.eval_shape(lambda: make_runner(one, problem).states[0])
+        self.states = [restore(seed_arrays(checkpoint, s), template, checkpoint.path).algorithm for s in self.seeds]
+        self._act = jax.jit(problem.algorithm.act, static_argnums=3)
+
+    @property
+    def data(self) -> RunData:
+        """Metrics, episodes and evaluation as tables."""
+        return load_run(self.path)
+
+    def act(self, obs: Any, *, seed: int | None = None, greedy: bool = True, key: Any = None) -> np.ndarray:
+        """Choose an action for one observation `[d]`, or actions for a batch `[B, d]`, with the policy of one seed (the first by default)."""
+        seed = self.seeds[0] if seed is None else seed
+        if seed not in self.seeds:
+            raise InputError(f"this run has no seed {seed}: it has {self.seeds[0]} to {self.seeds[-1]}.")
+        obs = np.asarray(obs, np.float32)
+        dim = self.problem.spec.obs_dim
+        if obs.shape[-1:] != (dim,) or obs.ndim > 2:
+            raise InputError(f"obs has shape {obs.shape}, expected ({dim},) or (B, {dim}).")
+        if not greedy and key is None:
+            raise InputError("a stochastic action needs a random key: pass key=jax.random.key(0).")
+        batch = np.atleast_2d(obs)
+        action, _ = self._act(jax.random.key(0) if key is None else key, self.states[seed - self.seeds[0]], batch, greedy)
+        return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
+
+    def evaluate(self, episodes: int = 100, *, seed: int = EVALUATION_SEED) -> dict[str, Any]:
+        """Evaluate every seed, greedy and stochastic, on fresh environments; write and return evaluation.json."""
+        result = evaluate(self, episodes, seed=seed)
+        write_json(self.path / "evaluation.json", result)
+        return result
+
+    def report(self, out: str | os.PathLike[str] | None = None) -> Path:
+        """Write the report page and return its path."""
+        from awavo.results.report import write_report
+
+        path = self.path / "report.html" if out is None else Path(out)
+        write_report([self.data], path)
+        return path
+
+
+def evaluate(run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED) -> dict[str, Any]:
+    """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic."""
+    if episodes < 1:
+        raise InputError(f"episodes={episodes} must be >= 1.")
+    result = {}
+    for name, greedy in (("greedy", True), ("stochastic", False)):
+        began = time.perf_counter()
+        totals = _episodes(run, episodes, greedy, seed)
+        result[name] = evaluation_summary(
+            np.stack([t.returns for t in totals]),
+            np.stack([t.costs for t in totals]),
+            np.stack([t[2] for t in totals]),
+            cost_names=run.problem.spec.cost_names,
+            cost_limits=run.problem.spec.cost_limits,
+            tolerance=run.problem.settings.tolerance,
+            env_steps=run.env_steps,
+            command=command_line(),
+        ) | {"wall_s": time.perf_counter() - began}
+    return result
+
+
+def _episodes(run: Run, episodes: int, greedy: bool, seed: int) -> list[Any]:
+    problem = run.problem
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), s), greedy) for s in run.seeds]
+    if problem.env is not None:
+        play = jax.jit(evaluate_env(problem.env, problem.algorithm, episodes, greedy))
+        return [jax.tree.map(np.asarray, play(k, state)) for k, state in zip(keys, run.states, strict=True)]
+    assert problem.make_host is not None
+    host = problem.make_host()
+    act = jax.jit(lambda key, state, obs: problem.algorithm.act(key, state, obs, greedy)[0])
+    try:
+        return [
+            evaluate_host(host, lambda k, obs, s=state: np.asarray(act(k, s, obs)), episodes, seed + 2 * number + greedy)
+            for number, state in zip(run.seeds, run.states, strict=True)
+        ]
+    finally:
+        host.close()

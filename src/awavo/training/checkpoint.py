@@ -1,0 +1,154 @@
+"""Checkpoints: the whole training state in one safetensors file, with a checksum, written so that a crash leaves the old one.
+
+A file holds one array per leaf, named `<seed>/<path of the leaf>`, and in its header the fingerprint of the configuration, the step,
+and a BLAKE2 hash over names, types, shapes and bytes. Nothing in it is code and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from awavo.errors import CheckpointError, RunFolderError
+
+__all__ = ["Checkpoint", "latest_checkpoint", "read_checkpoint", "restore", "write_checkpoint"]
+
+FORMAT = "awavo-checkpoint-1"
+KEEP = 2
+
+
+class Checkpoint(NamedTuple):
+    """The arrays of a file by name, and where training stood."""
+
+    arrays: dict[str, np.ndarray]
+    iteration: int
+    env_steps: int
+    path: Path
+
+
+def flatten(state: Any) -> dict[str, np.ndarray]:
+    """Name every leaf of a state by its path; random keys become their raw words."""
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(_raw(leaf)) for path, leaf in leaves}
+
+
+def _raw(leaf: Any) -> Any:
+    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
+
+
+def restore(arrays: Mapping[str, np.ndarray], template: Any, path: Path) -> Any:
+    """Fill the tree of `template` (arrays or shapes) from a checkpoint's arrays of one seed."""
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(template)
+    names = [jax.tree_util.keystr(p, simple=True, separator=".") for p, _ in leaves]
+    if set(names) != set(arrays):
+        odd = sorted(set(names) ^ set(arrays))[0]
+        raise CheckpointError(f"'{path}' does not fit this run: array '{odd}' is in only one of them.")
+    return jax.tree_util.tree_unflatten(
+        treedef, [_fit(arrays[name], leaf, name, path) for name, (_, leaf) in zip(names, leaves, strict=True)]
+    )
+
+
+def _fit(array: np.ndarray, leaf: Any, name: str, path: Path) -> Any:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(array)
+    if array.shape != leaf.shape or array.dtype != leaf.dtype:
+        raise CheckpointError(
+            f"'{path}' does not fit this run: '{name}' is {array.dtype}{list(array.shape)}, expected {leaf.dtype}{list(leaf.shape)}."
+        )
+    return array
+
+
+def _digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.blake2b(json.dumps(dict(metadata), sort_keys=True).encode(), digest_size=32)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        digest.update(memoryview(array).cast("B") if array.size else b"")
+    return digest.hexdigest()
+
+
+def write_checkpoint(
+    folder: Path, seeds: Sequence[int], states: Sequence[Any], *, fingerprint: str, iteration: int, env_steps: int
+) -> Path:
+    """Write a checkpoint beside the others and drop all but the newest `KEEP`."""
+    arrays = {f"{seed}/{name}": a for seed, state in zip(seeds, states, strict=True) for name, a in flatten(state).items()}
+    arrays = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}
+    metadata = {"format": FORMAT, "fingerprint": fingerprint, "iteration": str(iteration), "env_steps": str(env_steps)}
+    payload = save(arrays, {**metadata, "digest": _digest(arrays, metadata)})
+    path = folder / f"step-{env_steps:012d}.safetensors"
+    temporary = folder / f".{path.name}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(folder)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise RunFolderError(f"Cannot write '{path}': {reason}. The checkpoint before it is intact; free the space and run again.") from error
+    for old in _listed(folder)[:-KEEP]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.glob("step-*.safetensors") if re.fullmatch(r"step-\d{12}\.safetensors", p.name))
+
+
+def read_checkpoint(path: Path, fingerprint: str | None = None) -> Checkpoint:
+    """Read and verify one file; a torn, altered or foreign one raises `CheckpointError`."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({error}).") from error
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"'{path}' is not a checkpoint of this version (expected format {FORMAT}).")
+    stated = metadata.pop("digest", "")
+    if stated != _digest(arrays, metadata):
+        raise CheckpointError(f"'{path}' is damaged: its checksum does not match.")
+    if fingerprint is not None and metadata["fingerprint"] != fingerprint:
+        raise CheckpointError(
+            f"'{path}' belongs to another configuration (fingerprint {metadata['fingerprint']}, expected {fingerprint})."
+        )
+    return Checkpoint(arrays, int(metadata["iteration"]), int(metadata["env_steps"]), path)
+
+
+def latest_checkpoint(folder: Path, fingerprint: str | None = None) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that verifies, and a line for each newer file that was refused."""
+    refused = []
+    for path in reversed(_listed(folder)):
+        try:
+            return read_checkpoint(path, fingerprint), refused
+        except CheckpointError as error:
+            refused.append(str(error))
+    return None, refused
+
+
+def seed_arrays(checkpoint: Checkpoint, seed: int) -> dict[str, np.ndarray]:
+    """The arrays of one seed, without the prefix."""
+    prefix = f"{seed}/"
+    return {name[len(prefix) :]: a for name, a in checkpoint.arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,37 @@
+"""The persistent compilation cache: compiled programs kept in a folder that only its owner can read or write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+
+__all__ = ["cache_folder", "enable_cache"]
+
+
+def cache_folder() -> Path:
+    """`AWAVO_CACHE_DIR`, or `awavo/xla` in the user's cache folder."""
+    chosen = os.environ.get("AWAVO_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "awavo" / "xla"
+
+
+def enable_cache() -> Path | None:
+    """Keep compiled programs between runs. Cached programs are trusted code: a folder others can write to is not used."""
+    if jax.config.jax_compilation_cache_dir is not None:
+        return Path(jax.config.jax_compilation_cache_dir)
+    folder = cache_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError:
+        return None
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        return None
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    return folder
