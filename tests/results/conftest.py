@@ -50,7 +50,7 @@ def _config(task, algo, preset, limits, seeds, steps, command):
         "fingerprint": "3f9c2a7e51d0",
         "config": {
             "task": task,
-            "task_options": {"limits": list(limits)},
+            "task_options": {"horizon": 200},
             "algo": algo,
             "preset": preset,
             "algo_options": {"learning_rate": 3e-4, "discount": 0.99, "num_quantiles": 32, "rectification": preset},
@@ -104,6 +104,8 @@ def _metrics(random, seed, steps, episodes):
     table["train/critic_loss"] = np.exp(-3 * x) * (1 + 0.1 * random.normal(size=len(x)))
     table["train/actor_loss"] = -x + 0.05 * random.normal(size=len(x))
     table["train/entropy"] = 0.69 * np.exp(-2 * x) + 0.01 * random.normal(size=len(x))
+    for name in (column for column in episodes if column.startswith("cost_")):
+        table[f"train/{name.replace('cost_', 'cost_estimate_')}"] = table[f"rollout/{name}"]
     table["train/feasible"] = np.clip(x + 0.1 * random.normal(size=len(x)), 0, 1)
     table["time/steps_per_second"] = 30_000 + 500 * random.normal(size=len(x))
     return table

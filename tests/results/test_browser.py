@@ -63,7 +63,7 @@ def test_every_chart_is_drawn(opened):
         marks = re.findall(r'<path class="(?:series|dot[^"]*)"[^>]* d="M[^"]{10,}"', figure)
         assert len(marks) >= 2
         assert "NaN" not in figure
-    assert dom.count('class="lim"') == 4
+    assert dom.count('class="lim"') == 6
     assert "limit 30" in dom
 
 

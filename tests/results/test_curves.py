@@ -60,6 +60,8 @@ def test_training_curves_skip_gaps(run_folder):
     assert diagnostic_names(run)[0] == "train/critic_loss"
     curve = training_curve(run, "train/critic_loss")
     assert curve.centre[-1] < curve.centre[2]
+    assert curve.limit is None
+    assert training_curve(run, "train/cost_estimate_angle").limit == 10.0
     assert np.isfinite(training_curve(run, "rollout/return").centre[-1])
     with pytest.raises(InputError, match="no column 'train/nothing'"):
         training_curve(run, "train/nothing")

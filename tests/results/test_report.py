@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from awavo.errors import InputError, RunFolderError
 from awavo.results.report import Section, render_report, write_report
-from awavo.results.store import RunData, load_run
+from awavo.results.store import RunData, load_run, write_table
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&"
 
@@ -144,10 +144,12 @@ def test_the_page_is_the_same_every_time(run_folder):
     assert render_report([load_run(run_folder)]) == render_report([load_run(run_folder)])
 
 
-def test_a_run_without_any_episode_is_refused_in_one_line(run_folder):
+def test_a_run_without_any_episode_needs_an_evaluation(run_folder):
+    write_table(run_folder / "episodes.parquet", {"seed": [], "env_steps": []})
     run = load_run(run_folder)
-    empty = RunData(run.path, run.meta, run.metrics, run.episodes.head(0), None)
+    assert "10 of 10 seeds" in render_report([run])
+    (run_folder / "evaluation.json").unlink()
     with pytest.raises(RunFolderError, match="no finished episode"):
-        render_report([empty])
+        render_report([load_run(run_folder)])
     with pytest.raises(RunFolderError, match="Cannot write"):
         write_report([run], run_folder / "no" / "such" / "folder.html")

@@ -80,6 +80,9 @@ def test_strata_are_resampled_within():
     estimate = mean_estimate(two_tasks)
     assert (estimate.low, estimate.value, estimate.high) == (50.0, 50.0, 50.0)
     assert estimate.count == 10
+    scores = np.random.default_rng(0).normal(size=10)
+    alone, twice = mean_estimate(scores), mean_estimate(np.stack([scores, scores], axis=1))
+    assert twice.high - twice.low < 0.8 * (alone.high - alone.low)
 
 
 def test_one_run_has_no_interval_and_repeats_are_equal():
@@ -159,6 +162,12 @@ def test_summary_without_costs_counts_every_seed_as_feasible():
     returns = np.ones((3, 5))
     entry = evaluation_summary(returns, np.zeros((3, 5, 0)), returns, cost_names=(), cost_limits=())
     assert (entry["costs"], entry["feasible_seeds"]) == ({}, 3)
+
+
+def test_a_cost_at_its_limit_is_no_violation():
+    at_limit, returns = np.full((3, 5, 1), 7.0), np.ones((3, 5))
+    entry = evaluation_summary(returns, at_limit, returns, cost_names=("a",), cost_limits=(7.0,))
+    assert (entry["violation_rate"]["a"]["value"], entry["feasible_seeds"]) == (0.0, 3)
 
 
 def test_summary_refuses_arrays_that_do_not_match():

@@ -52,7 +52,8 @@ def training_curve(
     run: RunData, column: str, *, points: int = 160, window: float = 0.02, statistic: str = "iqm"
 ) -> Curve:
     """Pool a column of the metrics, such as `train/critic_loss`, in the same way."""
-    return _curve(run, run.metrics, column, points, window, statistic, None)
+    limits = {f"train/cost_estimate_{name}": limit for name, limit in zip(run.cost_names, run.cost_limits, strict=True)}
+    return _curve(run, run.metrics, column, points, window, statistic, limits.get(column))
 
 
 def diagnostic_names(run: RunData) -> list[str]:

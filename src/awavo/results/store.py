@@ -179,7 +179,7 @@ def _check_meta(folder: Path, meta: Mapping[str, Any]) -> None:
 
 
 def _read_table(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Read a parquet file and check that the columns are there."""
+    """Read a parquet file and check that the columns are there; a table without rows needs none."""
     if not path.is_file():
         raise RunFolderError(f"'{path}' is missing: the run has no results yet. Run the same `awavo train` again.")
     try:
@@ -187,6 +187,9 @@ def _read_table(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunFolderError(f"'{path}' is damaged ({first}): run the same `awavo train` again.") from error
+    if table.is_empty():
+        whole = ("seed", "env_steps", "length")
+        return pl.DataFrame(schema={name: pl.Int64 if name in whole else pl.Float64 for name in columns})
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise RunFolderError(f"'{path}' has no column '{missing[0]}': expected {', '.join(columns)}. Train again.")
