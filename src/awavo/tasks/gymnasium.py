@@ -7,6 +7,7 @@ environments truncate themselves after `horizon` steps; `spec.max_episode_steps`
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -33,30 +34,26 @@ MODES = (AutoresetMode.NEXT_STEP.value, AutoresetMode.SAME_STEP.value)
 def observation_bounds(env: Env) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of the observation, where the task has any."""
     high = np.full(env.spec.obs_dim, np.inf, np.float32)
-    low = -high
+    if hasattr(env.params, "transition"):
+        return np.zeros_like(high), np.ones_like(high)
     if env.spec.name == "cartpole":
         high[[0, 2]] = 2 * env.params.position_threshold, 2 * env.params.angle_threshold
-        low = -high
     elif env.spec.name == "acrobot":
         high = np.array([1, 1, 1, 1, env.params.max_speed_1, env.params.max_speed_2], np.float32)
-        low = -high
-    elif hasattr(env.params, "transition"):
-        low, high = np.zeros_like(high), np.ones_like(high)
-    return low, high
+    return -high, high
 
 
 def cost_info(costs: np.ndarray, spec: EnvSpec) -> dict[str, Any]:
     """The cost entries of `info` for one environment."""
-    info: dict[str, Any] = {"cost": float(costs.sum()), "costs": np.array(costs, np.float32)}
-    info |= {f"cost_{name}": float(c) for name, c in zip(spec.cost_names, costs, strict=True)}
-    return info
+    named = {f"cost_{name}": float(c) for name, c in zip(spec.cost_names, costs, strict=True)}
+    return {"cost": float(costs.sum()), "costs": np.array(costs, np.float32), **named}
 
 
 class _Face:
     """What the single and the vector environment share: the task, its spaces and the cost attributes."""
 
     def _set_task(self, task: str | Env, max_episode_steps: int | None, options: dict[str, Any]) -> None:
-        self.task = task if isinstance(task, Env) else make_task(task, **_shorten(options, max_episode_steps))
+        self.task = task if isinstance(task, Env) else _shared_task(task, _frozen(options, max_episode_steps))
         self._gym_spec = None
         low, high = observation_bounds(self.task)
         self._obs_space = spaces.Box(low, high, dtype=np.float32)
@@ -81,10 +78,17 @@ class _Face:
         self._gym_spec = value and dataclasses.replace(value, max_episode_steps=self.task.spec.horizon)
 
 
-def _shorten(options: dict[str, Any], max_episode_steps: int | None) -> dict[str, Any]:
-    if max_episode_steps is None or max_episode_steps == -1:
-        return options
-    return options | {"horizon": min(max_episode_steps, options.get("horizon", max_episode_steps))}
+def _frozen(options: dict[str, Any], max_episode_steps: int | None) -> tuple[tuple[str, Any], ...]:
+    if max_episode_steps is not None and max_episode_steps != -1:
+        options = options | {"horizon": min(max_episode_steps, options.get("horizon", max_episode_steps))}
+    listed = (list, np.ndarray)
+    return tuple(sorted((k, tuple(v) if isinstance(v, listed) else v) for k, v in options.items()))
+
+
+@functools.lru_cache(maxsize=32)
+def _shared_task(name: str, options: tuple[tuple[str, Any], ...]) -> Env:
+    """One task for all environments made alike, so that they share compiled functions."""
+    return make_task(name, **dict(options))
 
 
 class _Lane(NamedTuple):
@@ -105,8 +109,7 @@ class TaskEnv(_Face, gym.Env):  # pyright: ignore[reportIncompatibleVariableOver
         self._set_task(task, None, options)
         self.observation_space, self.action_space = self._obs_space, self._act_space
         self.render_mode = render_mode
-        self._reset_fn = jax.jit(_reset_lane(self.task))
-        self._step_fn = jax.jit(_step_lane(self.task, same_step=True))
+        self._reset_fn, self._step_fn = _compiled(_Same(self.task), batched=False, same_step=True)
         self._lane: _Lane | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
@@ -156,8 +159,7 @@ class TaskVectorEnv(_Face, gym.vector.VectorEnv):  # pyright: ignore[reportIncom
         self.single_observation_space, self.single_action_space = self._obs_space, self._act_space
         self.observation_space = batch_space(self._obs_space, num_envs)
         self.action_space = batch_space(self._act_space, num_envs)
-        self._reset_fn = jax.jit(jax.vmap(_reset_lane(self.task)))
-        self._step_fn = jax.jit(jax.vmap(_step_lane(self.task, self.same_step)))
+        self._reset_fn, self._step_fn = _compiled(_Same(self.task), batched=True, same_step=self.same_step)
         self._lane: _Lane | None = None
 
     def reset(
@@ -204,6 +206,26 @@ class TaskVectorEnv(_Face, gym.vector.VectorEnv):  # pyright: ignore[reportIncom
 
 def _draw(rng: Any) -> int:
     return int(rng.integers(2**31))
+
+
+class _Same:
+    """A task compared by identity: its parameters may be arrays, which have no hash."""
+
+    def __init__(self, env: Env):
+        self.env = env
+
+    def __hash__(self) -> int:
+        return id(self.env)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.env is other.env
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(task: _Same, batched: bool, same_step: bool) -> tuple[Callable, Callable]:
+    functions = _reset_lane(task.env), _step_lane(task.env, same_step)
+    reset, step = (jax.vmap(f) if batched else f for f in functions)
+    return jax.jit(reset), jax.jit(step)
 
 
 def _reset_lane(env: Env) -> Callable[[Any], _Lane]:

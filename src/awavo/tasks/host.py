@@ -138,7 +138,7 @@ class GymnasiumBackend:
 
 
 def make_gymnasium(id: str | Callable[[], gym.Env], options: Mapping[str, Any], horizon: int | None) -> gym.Env:
-    """Build one environment of a Gymnasium id or a factory, with the given time limit if any."""
+    """Build one environment of a Gymnasium id, with the given time limit if any, or of a factory, as it is."""
     register_all()
     if callable(id):
         env = id(**options)
@@ -146,7 +146,7 @@ def make_gymnasium(id: str | Callable[[], gym.Env], options: Mapping[str, Any], 
             raise InputError(
                 f"the factory returned {type(env).__name__}, expected a gymnasium.Env: derive from that class."
             )
-        return env if horizon is None else gym.wrappers.TimeLimit(env, horizon)
+        return env
     try:
         return gym.make(id, max_episode_steps=horizon, **options)
     except (gym.error.Error, ModuleNotFoundError) as error:
@@ -156,7 +156,8 @@ def make_gymnasium(id: str | Callable[[], gym.Env], options: Mapping[str, Any], 
 
 
 def _make_uniform(id: Any, options: Mapping[str, Any], horizon: int | None, source: CostSource | None) -> gym.Env:
-    return Uniform(make_gymnasium(id, options, horizon), source)
+    env = Uniform(make_gymnasium(id, options, horizon), source)
+    return gym.wrappers.TimeLimit(env, horizon) if callable(id) and horizon else env
 
 
 def host_env(

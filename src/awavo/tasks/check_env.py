@@ -1,0 +1,207 @@
+"""Check an environment before training on it: every finding says what was expected, what was seen and what to do.
+
+Gymnasium ids, factories and instances go through their spaces, `reset` and a random rollout; functional environments
+through `jax.eval_shape` and a compiled rollout. Nothing is printed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from awavo.errors import AwavoError
+from awavo.registry import TASKS, make_task
+from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos
+from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
+from awavo.tasks.host import action_spec, check_observation_space, make_gymnasium
+from awavo.tasks.host_core import CostFn, apply_cost_fn
+from awavo.types import Env
+
+__all__ = ["Finding", "check_env", "check_functional"]
+
+SEED = 7
+
+
+def check_env(
+    target: str | Env | gym.Env | Callable[[], gym.Env],
+    *,
+    cost_fn: CostFn | None = None,
+    steps: int = 1000,
+    env_options: Mapping[str, Any] | None = None,
+) -> list[Finding]:
+    """Check a task name, a Gymnasium id, an environment, or a factory of one; an empty list means nothing was found."""
+    if isinstance(target, str) and target in TASKS:
+        target = make_task(target, **(env_options or {}))
+    if isinstance(target, Env):
+        return check_functional(target, steps=steps)
+    report = Report()
+    if isinstance(target, gym.Env):
+        _check_gymnasium(target, cost_fn, steps, report)
+        return report.findings
+    try:
+        env = make_gymnasium(target, {**(env_options or {}), **_quiet(target)}, None)
+    except Exception as error:
+        report.error(f"the environment cannot be made: {_told(error)}", "Make it work with gymnasium.make(id) first.")
+        return report.findings
+    try:
+        _check_gymnasium(env, cost_fn, steps, report)
+    finally:
+        env.close()
+    return report.findings
+
+
+def check_functional(env: Env, *, steps: int = 1000) -> list[Finding]:
+    """Check a functional environment: types by `jax.eval_shape`, behaviour by a compiled rollout."""
+    from awavo.tasks.check_functional import find_problems
+
+    report = Report()
+    find_problems(env, steps, report)
+    return report.findings
+
+
+def _quiet(target: Any) -> dict[str, Any]:
+    return {"disable_env_checker": True} if isinstance(target, str) else {}
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _check_gymnasium(env: gym.Env, cost_fn: CostFn | None, steps: int, report: Report) -> None:
+    try:
+        if not (_check_spaces(env, report) and _check_reset(env, report) and _check_shape_of_step(env, report)):
+            return
+        trace = record(env, steps, SEED, report, need_costs=cost_fn is None)
+        _check_trace(trace, cost_fn, report)
+        _check_seeds(env, min(steps, 200), report)
+    except Exception as error:
+        where = inspect.trace()[-1].function
+        report.error(f"{where}() raised {_told(error)}.", "Make reset() and step() run for any action of action_space.")
+
+
+def _check_spaces(env: gym.Env, report: Report) -> bool:
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), spaces.Space):
+            seen = type(getattr(env, name, None)).__name__
+            report.error(f"{name}: expected a gymnasium.spaces.Space, saw {seen}.", f"Set self.{name} in __init__.")
+            return False
+    for check, space in ((check_observation_space, env.observation_space), (action_spec, env.action_space)):
+        try:
+            check(space)  # pyright: ignore[reportArgumentType]
+        except AwavoError as error:
+            problem, _, remedy = str(error).rpartition(": ")
+            report.error(problem + ".", remedy[0].upper() + remedy[1:])
+    space = env.action_space
+    if isinstance(space, spaces.Box) and np.isfinite(space.high).all() and (space.low != -space.high).any():
+        report.warning(
+            f"action_space: expected a range symmetric around 0, saw {space}.",
+            "Rescale actions to [-1, 1] (gymnasium.wrappers.RescaleAction): a policy starts in the middle of it.",
+        )
+    return not report.errors
+
+
+def _check_reset(env: gym.Env, report: Report) -> bool:
+    parameters = inspect.signature(env.unwrapped.reset).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    if "seed" not in parameters and not takes_all:
+        report.error(
+            f"reset(): expected the keyword seed, saw the parameters {list(parameters)}.",
+            "Define reset(self, *, seed=None, options=None) and call super().reset(seed=seed).",
+        )
+        return False
+    result = env.unwrapped.reset(seed=SEED)
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+        seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+        report.error(
+            f"reset(): expected (obs, info), saw {seen}.", "Return the observation and a dictionary from reset()."
+        )
+        return False
+    observe(env.observation_space, result[0], "reset()", report)
+    return not report.errors
+
+
+def _check_shape_of_step(env: gym.Env, report: Report) -> bool:
+    """One step of the bare environment: Gymnasium's own wrappers already fail on a wrong number of values."""
+    env.action_space.seed(SEED)
+    result = env.unwrapped.step(env.action_space.sample())
+    number = len(result) if isinstance(result, tuple) else 1
+    if number == 5:
+        return True
+    remedy = {
+        6: "Return five values with info['cost'] = cost, or keep it as it is behind awavo.tasks.bridge.bridge_env.",
+        4: "Replace done by terminated (the task ended) and truncated (the time was up), and return five values.",
+    }
+    report.error(
+        f"step(): expected 5 values (obs, reward, terminated, truncated, info), saw {number}.",
+        remedy.get(number, "Return a tuple (obs, reward, terminated, truncated, info) from step()."),
+    )
+    return False
+
+
+def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: bool) -> Trace:
+    """Run random actions for `steps` steps, over as many episodes as that takes."""
+    env.action_space.seed(seed)
+    obs, info = env.reset(seed=seed)
+    limit = env.spec.max_episode_steps if env.spec else None
+    trace = Trace(env.observation_space, limit, getattr(env.unwrapped, "num_costs", None), need_costs)
+    trace.begin(obs, info)
+    for _ in range(steps):
+        action = env.action_space.sample()
+        result = env.step(action)
+        watch_step(trace, action, result, report)
+        if result[2] or result[3]:
+            trace.begin(*env.reset())
+    return trace
+
+
+def _check_trace(trace: Trace, cost_fn: CostFn | None, report: Report) -> None:
+    """Check what only a whole rollout shows."""
+    check_ends(trace, report)
+    if cost_fn is None:
+        check_start_infos(trace, report)
+        if len({c.shape for c in trace.costs}) == 1:
+            check_cost_series(np.array(trace.costs), trace, report)
+        return
+    obs, actions, next_obs = (np.array(rows) for rows in (trace.obs, trace.actions, trace.next_obs))
+    obs, next_obs = obs.astype(np.float32), next_obs.astype(np.float32)
+    try:
+        costs = apply_cost_fn(cost_fn, obs, actions, next_obs)
+        single = apply_cost_fn(cost_fn, obs[:1], actions[:1], next_obs[:1])
+    except (AwavoError, ValueError, TypeError, IndexError) as error:
+        report.error(f"cost_fn: {type(error).__name__}: {error}.", "Write cost_fn for batches: obs[:, 0], not obs[0].")
+        return
+    if not np.allclose(single, costs[:1], equal_nan=True):
+        report.error(
+            f"cost_fn: expected {single[0]} for a transition whatever stands beside it, saw {costs[0]}.",
+            "Use no sums or means over the rows in cost_fn.",
+        )
+    check_cost_series(costs, trace, report)
+
+
+def _check_seeds(env: gym.Env, steps: int, report: Report) -> None:
+    if env.spec is not None and env.spec.nondeterministic:
+        return
+    quiet = Report()
+    first, second = (record(env, steps, SEED, quiet, need_costs=False) for _ in range(2))
+    for name in ("starts", "next_obs", "rewards", "costs"):
+        one, other = getattr(first, name), getattr(second, name)
+        if len(one) != len(other) or not all(
+            np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True)
+        ):
+            method = "reset(seed=)" if name == "starts" else "step()"
+            report.error(
+                f"{method}: expected the same {name} twice for seed {SEED} and the same actions, saw different ones.",
+                "Draw every random number from self.np_random, and call super().reset(seed=seed) in reset().",
+            )
+            return
+    other = record(env, 1, SEED + 1, quiet, need_costs=False)
+    if np.array_equal(first.starts[0], other.starts[0]):
+        report.info(
+            f"reset(): the seeds {SEED} and {SEED + 1} give the same first observation.",
+            "Nothing, if the start is fixed on purpose; else draw it from self.np_random.",
+        )

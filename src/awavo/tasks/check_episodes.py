@@ -1,0 +1,118 @@
+"""Checks over whole episodes: how they end, and how costs run through them."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from awavo.tasks.check_rules import Report, Trace, cost_keys
+
+__all__ = ["check_cost_series", "check_ends", "check_start_infos"]
+
+
+def check_ends(trace: Trace, report: Report) -> None:
+    """Time limits, terminated against truncated, and resets hidden in `step`."""
+    steps = len(trace.rewards)
+    if not trace.ends:
+        if trace.limit is None:
+            report.error(
+                f"step(): expected an episode to end, saw none in {steps} random steps and no time limit.",
+                "Register it with max_episode_steps=N, or pass horizon=N to host_env.",
+            )
+        return
+    lengths = [length for length, _, _ in trace.ends]
+    if any(terminated and truncated for _, terminated, truncated in trace.ends):
+        report.warning(
+            "step(): expected terminated or truncated at the end of an episode, saw both.",
+            "Report truncated only where the task did not end by itself: only a terminated state has value 0.",
+        )
+    if trace.limit is not None and max(lengths) > trace.limit:
+        report.error(
+            f"step(): expected episodes of at most {trace.limit} steps, saw one of {max(lengths)}.",
+            "Make the environment's own time limit and max_episode_steps agree.",
+        )
+    if len(lengths) > 1 and len(set(lengths)) == 1 and all(terminated for _, terminated, _ in trace.ends):
+        report.warning(
+            f"step(): expected truncated=True when the time is up, saw terminated=True after {lengths[0]} steps "
+            f"in all {len(lengths)} episodes.",
+            "Report a time limit as truncated: a terminated state has value 0, one cut off by time has not.",
+        )
+    _check_hidden_reset(trace, report)
+
+
+def _check_hidden_reset(trace: Trace, report: Report) -> None:
+    """An environment that resets itself returns a first observation where the last one belongs."""
+    if len(trace.ends) < 3:
+        return
+    starts = np.array(trace.starts)
+    slack = 0.1 * np.ptp(starts, axis=0) + 1e-6
+    low, high = starts.min(0) - slack, starts.max(0) + slack
+    last = np.flatnonzero(np.diff(trace.episode, append=trace.episode[-1]))
+    inside, before = (
+        ((rows >= low) & (rows <= high)).all(-1) for rows in (np.array(trace.next_obs)[last], np.array(trace.obs)[last])
+    )
+    if inside.mean() > 0.9 and (inside & ~before).mean() > 0.6:
+        report.warning(
+            "step(): expected the last observation of the episode where it ends, saw one like those of reset().",
+            "Do not call reset() inside step(): return the last observation and leave the reset to the caller.",
+        )
+
+
+def check_start_infos(trace: Trace, report: Report) -> None:
+    """Costs in the `info` of `reset`."""
+    if not trace.keys:
+        return
+    for info in trace.start_infos:
+        if cost_keys(info) != trace.keys:
+            report.warning(
+                f"reset(): expected {list(trace.keys)} in info as in step(), saw {list(cost_keys(info))}.",
+                "Report the costs in reset's info too, as zeros: stacked infos then always have the same entries.",
+            )
+            return
+        totals = [float(np.sum(np.asarray(info[key], np.float64))) for key in trace.keys]
+        if any(totals):
+            report.error(
+                f"reset(): expected costs of 0 in info, saw {totals} for {list(trace.keys)}.",
+                "Set the costs to 0 in reset(): nothing was done yet.",
+            )
+            return
+
+
+def check_cost_series(costs: Float[np.ndarray, "T C"], trace: Trace, report: Report) -> None:
+    """Signs, sizes and running totals."""
+    if not costs.size:
+        return
+    if not np.isfinite(costs).all():
+        report.error("step(): expected finite costs, saw NaN or infinity.", "Find the NaN or infinity in the cost.")
+        return
+    if costs.min() < 0:
+        report.warning(
+            f"step(): expected costs >= 0, saw {costs.min():g}.",
+            "Shift or clip the cost: a negative one lets a policy buy back violations.",
+        )
+    if not costs.any():
+        report.info(
+            f"step(): all costs were 0 in {len(costs)} random steps.",
+            "Make sure that the cost can be positive at all; a constraint that is never active teaches nothing.",
+        )
+    episode = np.array(trace.episode)
+    inside = np.diff(episode) == 0
+    for column in costs.T:
+        _check_running_total(column, inside, report)
+
+
+def _check_running_total(cost: np.ndarray, inside: np.ndarray, report: Report) -> None:
+    """A per-step cost goes up and down; a total only goes up."""
+    rises = np.diff(cost)
+    if len(np.unique(cost)) < 4 or (rises[inside] < 0).any():
+        return
+    if (~inside).any() and (rises[~inside] >= 0).all():
+        report.error(
+            f"step(): expected the cost of this step, saw a total that runs on through resets, up to {cost.max():g}.",
+            "Report the cost of the single step; set what is summed up to 0 in reset().",
+        )
+    else:
+        report.warning(
+            f"step(): expected the cost of this step, saw one that only rises in an episode, up to {cost.max():g}.",
+            "Report the cost of the single step, not the total so far: totals are summed up by the training loop.",
+        )

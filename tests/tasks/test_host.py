@@ -1,0 +1,252 @@
+"""Environments from elsewhere: costs from `info` or from a function, none of them lost at the end of an episode."""
+
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from awavo.errors import EnvironmentError_, InputError, UnknownNameError
+from awavo.tasks.host import host_env
+from awavo.types import Box, Discrete
+
+
+class Stairs(gym.Env):
+    """Counts up from the start; the cost of step t is t + 0.5, the episode terminates at `ends`."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,))
+    action_space = spaces.Discrete(3, start=5)
+
+    def __init__(self, ends=4, costs="cost", offset=0.5):
+        self.ends, self.costs, self.offset = ends, costs, offset
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        self.start = self.np_random.uniform(0, 0.1)
+        return self.observe(), {}
+
+    def observe(self):
+        return np.array([self.start + self.time], np.float32)
+
+    def step(self, action):
+        assert action in (5, 6, 7)
+        self.time += 1
+        cost = self.time + self.offset
+        info = {
+            "cost": {"cost": cost},
+            "costs": {"costs": [cost, 2 * cost], "cost": -1.0},
+            "named": {"cost_b": cost, "cost_a": 2 * cost, "cost_sum": -1.0},
+            "int first": {"cost": 0 if self.np_random.random() < 0.5 else 0.75},
+            "sometimes": {"cost": 1.0} if self.time == 1 else {},
+            "nan": {"cost": np.nan if self.time == 2 else 0.0},
+            "none": {"other": 1},
+        }[self.costs]
+        return self.observe(), float(action - 6), self.time >= self.ends, False, info
+
+
+def stairs(**options):
+    return lambda: Stairs(**options)
+
+
+def run(env, steps, action=0):
+    return [env.step(np.full(env.num_envs, action)) for _ in range(steps)]
+
+
+def test_the_last_cost_and_observation_of_an_episode_are_kept():
+    env = host_env(stairs(), num_envs=2, cost_limits=(9,), horizon=10)
+    assert (env.spec.obs_dim, env.spec.action_space, env.spec.cost_names) == (1, Discrete(3), ("cost",))
+    start = env.reset(0)
+    outs = run(env, 8, action=2)
+    assert [o.costs[0, 0] for o in outs] == [1.5, 2.5, 3.5, 4.5] * 2
+    assert [bool(o.terminated[1]) for o in outs] == [False, False, False, True] * 2
+    assert not any(o.truncated.any() for o in outs)
+    np.testing.assert_allclose(outs[3].final_obs, start + 4, atol=1e-6)
+    assert (outs[3].obs <= 0.1).all()
+    np.testing.assert_array_equal(outs[2].obs, outs[2].final_obs)
+    assert outs[0].reward.tolist() == [1.0, 1.0]
+    assert {a.dtype for a in (outs[0].obs, outs[0].reward, outs[0].costs)} == {np.dtype(np.float32)}
+
+
+def test_truncated_is_not_terminated():
+    env = host_env(stairs(), num_envs=2, cost_limits=(9,), horizon=3)
+    env.reset(0)
+    outs = run(env, 3)
+    assert (outs[2].truncated.all(), outs[2].terminated.any()) == (True, False)
+    assert outs[2].costs.tolist() == [[3.5], [3.5]]
+    env = host_env(stairs(), num_envs=1, cost_limits=(9,), horizon=4)
+    env.reset(0)
+    last = run(env, 4)[3]
+    assert (last.terminated.item(), last.truncated.item()) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("costs", "names", "found", "first"),
+    [
+        ("cost", None, ("cost",), [1.5]),
+        ("costs", None, ("g1", "g2"), [1.5, 3.0]),
+        ("costs", ("x", "y"), ("x", "y"), [1.5, 3.0]),
+        ("named", None, ("a", "b"), [3.0, 1.5]),
+        ("named", ("b",), ("b",), [1.5]),
+    ],
+)
+def test_where_costs_are_found(costs, names, found, first):
+    limits = (9,) * len(found)
+    env = host_env(stairs(costs=costs), num_envs=1, cost_names=names, cost_limits=limits, horizon=9)
+    env.reset(0)
+    assert env.spec.cost_names == found
+    assert run(env, 1)[0].costs.tolist() == [first]
+
+
+def test_an_integer_cost_of_one_environment_does_not_round_the_others():
+    env = host_env(stairs(costs="int first", ends=99), num_envs=8, cost_limits=(9,), horizon=99)
+    env.reset(0)
+    costs = np.array([o.costs for o in run(env, 20)])
+    assert set(np.unique(costs)) == {0.0, 0.75}
+
+
+@pytest.mark.parametrize(
+    ("costs", "message"), [("sometimes", "info has no 'cost'"), ("nan", "cost that is not finite")]
+)
+def test_a_cost_that_fails_later_is_an_error(costs, message):
+    env = host_env(stairs(costs=costs), num_envs=2, cost_limits=(9,), horizon=9)
+    env.reset(0)
+    with pytest.raises(EnvironmentError_, match=message):
+        run(env, 2)
+
+
+def speeding(obs, action, next_obs):
+    return np.abs(next_obs[:, 2]) > 4
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_pendulum_with_a_cost_function(vectorization):
+    env = host_env("Pendulum-v1", num_envs=2, cost_fn=speeding, cost_limits=(30,), vectorization=vectorization)
+    with env:
+        assert env.spec.action_space == Box((-2.0,), (2.0,))
+        assert (env.spec.horizon, env.spec.obs_dim, env.spec.num_costs) == (200, 3, 1)
+        obs = env.reset(0)
+        rng = np.random.default_rng(0)
+        seen = 0
+        for t in range(400):
+            out = env.step(2 * np.sign(obs[:, 2:] + rng.normal(size=(2, 1))).astype(np.float32))
+            np.testing.assert_array_equal(out.costs[:, 0], np.abs(out.final_obs[:, 2]) > 4)
+            assert out.truncated.all() == (t in (199, 399))
+            assert not out.terminated.any()
+            seen += out.costs.sum()
+            obs = out.obs
+        assert seen > 50
+
+
+def test_actions_in_units_of_the_environment():
+    seen = []
+
+    def cost_fn(obs, action, next_obs):
+        seen.append(action.copy())
+        return np.stack([action[:, 0], obs[:, 0]], -1) if action.ndim == 2 else action
+
+    env = host_env("Pendulum-v1", num_envs=2, cost_fn=cost_fn, cost_limits=(1, 1))
+    env.reset(0)
+    out = env.step(np.array([[1.5], [-7.0]], np.float32))
+    assert seen[-1].tolist() == [[1.5], [-2.0]]
+    assert out.costs[:, 0].tolist() == [1.5, -2.0]
+    env = host_env(stairs(), num_envs=2, cost_fn=cost_fn, cost_limits=(1,), horizon=9)
+    env.reset(0)
+    assert run(env, 1, action=2)[0].costs.tolist() == [[7.0], [7.0]]
+
+
+def test_our_own_task_as_a_host_environment():
+    env = host_env("awavo/CartPole-v0", num_envs=3)
+    assert (env.spec.cost_names, env.spec.cost_limits, env.spec.horizon) == (("position", "angle"), (30.0, 10.0), 200)
+    env.reset(0)
+    ended = 0
+    for _ in range(30):
+        out = env.step(np.ones(3, np.int64))
+        x, theta = out.final_obs[:, 0], out.final_obs[:, 2]
+        np.testing.assert_array_equal(out.costs, np.stack([np.abs(x) <= 0.1, np.abs(theta) > np.radians(6)], -1))
+        ended += out.terminated.sum()
+    assert ended >= 6
+
+
+def test_seeds_share_no_environment():
+    env = host_env("Pendulum-v1", num_envs=3, cost_fn=speeding, cost_limits=(1,))
+    starts = np.concatenate([env.reset(seed) for seed in range(4)])
+    assert len(np.unique(starts, axis=0)) == 12
+    np.testing.assert_array_equal(env.reset(0), starts[:3])
+
+
+class Rich(gym.Env):
+    """Dict observation, matrix of actions, six values."""
+
+    observation_space = spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1, 1, (2, 2), np.float64)})
+    action_space = spaces.Box(-1, 1, (2, 2), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return {"a": 2, "b": np.zeros((2, 2))}, {}
+
+    def step(self, action):
+        assert action.shape == (2, 2)
+        return {"a": 1, "b": action}, 0.0, 0.25, False, False, {}
+
+
+def test_structured_observations_and_six_tuples():
+    env = host_env(Rich, num_envs=2, cost_limits=(1,), horizon=3)
+    assert env.reset(0).tolist() == [[0, 0, 1, 0, 0, 0, 0]] * 2
+    out = env.step(np.array([[0, 0.5, -0.5, 1]] * 2, np.float32))
+    assert out.obs.tolist() == [[0, 1, 0, 0, 0.5, -0.5, 1]] * 2
+    assert out.costs.tolist() == [[0.25]] * 2
+
+
+def space(**changed):
+    return type("Changed", (Stairs,), changed)
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "kind", "message"),
+    [
+        ("Pendulm-v1", {}, UnknownNameError, "Did you mean"),
+        ("CartPole-v1", {"env_options": {"wheels": 3}}, InputError, "wheels"),
+        ("CartPole-v1", {}, EnvironmentError_, r"no cost.*cost_fn"),
+        ("CartPole-v1", {"cost_fn": lambda o, a, n: n[:, 0]}, InputError, "cost_limits is missing"),
+        ("CartPole-v1", {"cost_fn": lambda o, a, n: 0.0}, InputError, r"expected \(1,\) or \(1, C\)"),
+        ("Pendulum-v1", {"vectorization": "magic"}, InputError, "'sync', 'async'"),
+        ("Pendulum-v1", {"num_envs": 0}, InputError, "num_envs=0"),
+        ("awavo/HazardGrid-v0", {"horizon": 99}, InputError, "ends itself after 50"),
+        (stairs(), {"horizon": None}, InputError, "horizon=N"),
+        (stairs(costs="costs"), {"cost_names": ("x",)}, InputError, "name each one"),
+        (stairs(), {"cost_limits": (1, 2)}, InputError, "2 cost limits"),
+        (stairs(costs="none"), {}, EnvironmentError_, "only \\['other'\\]"),
+        (space(action_space=spaces.Box(-np.inf, 1, (1,))), {}, InputError, "infinite bounds"),
+        (space(action_space=spaces.MultiBinary(2)), {}, InputError, "expected Discrete or a Box"),
+        (space(observation_space=spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, InputError, "image"),
+        (space(observation_space=spaces.Sequence(spaces.Discrete(2))), {}, InputError, "cannot be flattened"),
+        (lambda: 3, {}, InputError, "expected a gymnasium.Env"),
+    ],
+)
+def test_what_cannot_be_hosted_is_told(id, options, kind, message):
+    given = {"cost_limits": (1,), "horizon": 9} if not isinstance(id, str) else {}
+    if options.get("vectorization") or options.get("num_envs") is not None:
+        given = {"cost_limits": (1,), "cost_fn": speeding}
+    with pytest.raises(kind, match=message) as caught:
+        host_env(id, **given | options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("action", [[0], [0, 3], [-1, 0], [0.0, 1.0], [[0], [1]]])
+def test_wrong_actions_are_refused(action):
+    env = host_env(stairs(), num_envs=2, cost_limits=(9,), horizon=10)
+    with pytest.raises(InputError, match="reset"):
+        env.step(np.zeros(2, int))
+    env.reset(0)
+    with pytest.raises(InputError, match="actions"):
+        env.step(np.array(action))
+
+
+def test_hosting_loads_no_jax():
+    code = (
+        "import sys; from awavo.tasks.host import host_env; import awavo.tasks.bridge\nassert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
