@@ -1,0 +1,111 @@
+r"""The average over slices of W_p^p, whole or in chunks that bound the memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from awavo.transport.defining import Defining
+from awavo.transport.line import line_costs
+
+__all__ = ["Clouds", "default_chunk", "slice_average", "slice_costs"]
+
+_CPU_BUDGET = 1 << 20
+_DEVICE_BUDGET = 1 << 28
+
+
+class Clouds(NamedTuple):
+    """Two weighted measures, by the features of their points."""
+
+    x: Float[Array, "n k"]
+    y: Float[Array, "m k"]
+    x_weights: Float[Array, " n"] | None
+    y_weights: Float[Array, " m"] | None
+
+
+def default_chunk(num_points: int, num_slices: int) -> int:
+    """Number of slices held at once, for a few dozen megabytes on a CPU and a few gigabytes on an accelerator."""
+    budget = _CPU_BUDGET if jax.default_backend() == "cpu" else _DEVICE_BUDGET
+    if num_points * num_slices <= 4 * budget:
+        return num_slices
+    return max(1, budget // num_points)
+
+
+def slice_costs(clouds: Clouds, slices: Float[Array, "l c"], defining: Defining, order: float) -> Float[Array, " l"]:
+    """Return W_p^p of the images of both measures under each slice."""
+    x, y = defining.project(clouds.x, slices), defining.project(clouds.y, slices)
+    return line_costs(x, y, clouds.x_weights, clouds.y_weights, order)
+
+
+def _part(order: float, defining: Defining, clouds: Clouds, slices: Array, weights: Array) -> tuple[Array, Array]:
+    costs = slice_costs(clouds, slices, defining, order)
+    return jnp.sum(weights * costs), costs
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _chunked(order, defining, clouds, slices, weights):
+    """Sum over chunks `[b, c, k]` of slices, one after the other."""
+    values, costs = lax.map(lambda chunk: _part(order, defining, clouds, *chunk), (slices, weights))
+    return jnp.sum(values), costs
+
+
+def _chunked_fwd(order, defining, *arguments):
+    """Form the gradient chunk by chunk together with the value: nothing is kept, nothing is sorted twice."""
+    clouds, slices, weights = jax.tree.map(lambda leaf: leaf.value, arguments)
+    live = jax.tree.map(lambda leaf: leaf.perturbed, arguments)
+
+    def part(clouds, rows, weights):
+        clouds, rows = jax.tree.map(
+            lambda leaf, flag: leaf if flag else lax.stop_gradient(leaf), (clouds, rows), (live[0], live[1])
+        )
+        return _part(order, defining, clouds, rows, weights)
+
+    def run(total, chunk):
+        (value, costs), (grad, rows_grad) = jax.value_and_grad(part, (0, 1), has_aux=True)(clouds, *chunk)
+        return jax.tree.map(jnp.add, total, (value, grad)), (costs, rows_grad)
+
+    start = (jnp.zeros((), slices.dtype), jax.tree.map(jnp.zeros_like, clouds))
+    (value, grad), (costs, slices_grad) = lax.scan(run, start, (slices, weights))
+    return (value, costs), (grad, slices_grad, jnp.zeros_like(weights))
+
+
+def _chunked_bwd(order, defining, gradients, cotangents):
+    return jax.tree.map(lambda gradient: gradient * cotangents[0], gradients)
+
+
+_chunked.defvjp(_chunked_fwd, _chunked_bwd, symbolic_zeros=True)
+
+
+@partial(jax.jit, static_argnames=("defining", "order", "chunk"))
+def slice_average(
+    clouds: Clouds,
+    slices: Float[Array, "l c"],
+    weights: Float[Array, " l"] | None,
+    *,
+    defining: Defining,
+    order: float,
+    chunk: int | None,
+) -> tuple[Float[Array, ""], Float[Array, " l"]]:
+    r"""Return :math:`\sum_l w_l W_p^p(\alpha(\cdot, \theta_l)_\# \mu, \alpha(\cdot, \theta_l)_\# \nu)` and its terms.
+
+    Only the sum is differentiable. With `chunk` below the number of slices the work goes through them chunk by chunk;
+    its gradient exists in reverse mode only.
+    """
+    num = slices.shape[0]
+    weights = jnp.full((num,), 1.0 / num, slices.dtype) if weights is None else lax.stop_gradient(weights)
+    chunk = default_chunk(clouds.x.shape[0] + clouds.y.shape[0], num) if chunk is None else chunk
+    if chunk >= num:
+        value, costs = _part(order, defining, clouds, slices, weights)
+        return value, lax.stop_gradient(costs)
+    num_chunks = -(-num // chunk)
+    chunk = -(-num // num_chunks)
+    fill = num_chunks * chunk - num
+    rows = jnp.concatenate([slices, slices[:fill]]).reshape(num_chunks, chunk, -1)
+    parts = jnp.pad(weights, (0, fill)).reshape(num_chunks, chunk)
+    value, costs = _chunked(order, defining, clouds, rows, parts)
+    return value, lax.stop_gradient(costs).reshape(-1)[:num]

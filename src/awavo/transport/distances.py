@@ -1,0 +1,232 @@
+r"""Sliced Wasserstein distances: averages of one-dimensional ones over slices of the space."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Key
+
+from awavo.errors import InputError
+from awavo.transport.average import Clouds, slice_average
+from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known
+from awavo.transport.defining import Defining, Linear, Polynomial
+from awavo.transport.intervals import block_variance, check_confidence, student_quantile
+from awavo.transport.slices import default_law, draw_slices, mix_slices, unit_slices
+from awavo.transport.surrogate import surrogate_costs, surrogate_mean
+from awavo.types import Estimate
+
+__all__ = ["adaptive_gswd", "generalized_sliced_wasserstein", "sliced_wasserstein"]
+
+Points = Float[Array, "n d"] | np.ndarray
+Weights = Float[Array, " n"] | np.ndarray | None
+
+
+def _clouds(x, y, x_weights, y_weights, defining: Defining) -> tuple[Clouds, int]:
+    x, y, x_weights, y_weights = check_measures(x, y, x_weights, y_weights)
+    num = defining.num_coefficients(x.shape[1])
+    return Clouds(defining.features(x), defining.features(y), x_weights, y_weights), num
+
+
+def _slicer(defining: Defining) -> Defining:
+    """What acts on features: a plain linear slice wherever alpha is linear, so that compiled programs are shared."""
+    return Linear() if defining.linear else defining
+
+
+def _estimate(
+    key, clouds, dim, scale, *, slicer, law, num_slices, order, control_variate, confidence, chunk
+) -> Estimate:
+    draw_key, cheap_key = jax.random.split(key)
+    slices, block = draw_slices(draw_key, num_slices, dim, law=law, split=confidence is not None)
+    slices = slices.astype(clouds.x.dtype)
+    slices = slices if scale is None else slices * scale.astype(slices.dtype)
+    value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
+    extra = jnp.zeros((), value.dtype)
+    if control_variate:
+        mean, extra = surrogate_mean(cheap_key, clouds, dim, law, scale)
+        cheap = surrogate_costs(clouds, slices)
+        value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
+    variance, freedom = block_variance(costs, block)
+    quantile = student_quantile(confidence, freedom) if confidence is not None and freedom else jnp.nan
+    half = lax.stop_gradient(quantile * jnp.sqrt(variance + extra))
+    method = f"{law} slices{', Gaussian surrogate' if control_variate else ''}"
+    method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
+    return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)
+
+
+def sliced_wasserstein(
+    x: Points,
+    y: Points,
+    *,
+    key: Key[Array, ""] | None = None,
+    num_slices: int = 100,
+    order: float = 2,
+    x_weights: Weights = None,
+    y_weights: Weights = None,
+    slices: Float[Array, "l c"] | np.ndarray | None = None,
+    defining: Defining | None = None,
+    law: str | None = None,
+    control_variate: bool = False,
+    confidence: float | None = 0.95,
+    chunk: int | None = None,
+) -> Estimate | Float[Array, ""]:
+    r"""Return the sliced Wasserstein distance to the power p, with its interval, or exactly on given slices.
+
+    .. math::
+
+        SW_p^p(\mu, \nu) = \int W_p^p(\alpha(\cdot, \theta)_\# \mu,\ \alpha(\cdot, \theta)_\# \nu)\, d\sigma(\theta)
+        \approx \frac{1}{L} \sum_{l \le L} W_p^p(\theta_l)
+
+    The average is unbiased for the power, not for its root: take `root(estimate.value, order)` last. Axioms of a metric
+    hold exactly between values on the same `slices`.
+
+    Args:
+        x: Points `[n, d]` of the first measure.
+        y: Points `[m, d]` of the second one.
+        key: Random key that draws the slices; not needed when `slices` are given.
+        num_slices: Number L of slices drawn. Multiples of d suit the orthogonal law.
+        order: The exponent p >= 1.
+        x_weights: Weights of `x`, non-negative, of sum one; uniform when None.
+        y_weights: Weights of `y`, likewise.
+        slices: Rows `[L, c]` to use instead of drawn ones; the result is then a plain value.
+        defining: The defining function alpha; linear when None.
+        law: `iid`, `orthogonal` or `spiral`; None takes spirals for slices of length 2 and 3, orthogonal blocks else.
+        control_variate: Subtract the Gaussian surrogate (order 2 and alpha linear in theta only).
+        confidence: Level of the interval; None for none, which lets the spiral law use one single lattice.
+        chunk: Number of slices held in memory at once; None decides by size. A chunked gradient is reverse mode only.
+
+    Returns:
+        `Estimate(value, low, high, count, method)`, or the value when `slices` are given.
+
+    Raises:
+        InputError: For unusable points, weights, slices or options.
+    """
+    order, defining = check_order(order), Linear() if defining is None else defining
+    clouds, dim = _clouds(x, y, x_weights, y_weights, defining)
+    chunk = None if chunk is None else check_positive("chunk", chunk)
+    if slices is not None:
+        if key is not None or control_variate:
+            raise InputError(
+                "slices were given with a key or a control variate, expected slices alone: drop the others."
+            )
+        slices = check_slices(slices, dim, clouds.x)
+        return slice_average(clouds, slices, None, defining=_slicer(defining), order=order, chunk=chunk)[0]
+    if key is None:
+        raise InputError("Neither key nor slices were given, expected one: pass key=jax.random.key(0).")
+    if control_variate and not (order == 2 and defining.linear):
+        raise InputError(
+            f"control_variate needs order 2 and a defining function linear in the slice, not order {order} with "
+            f"{type(defining).__name__}: set control_variate=False."
+        )
+    return _estimate(
+        key,
+        clouds,
+        dim,
+        defining.coefficient_scale(np.shape(x)[1]),
+        slicer=_slicer(defining),
+        law=default_law(dim) if law is None else law,
+        num_slices=check_positive("num_slices", num_slices),
+        order=order,
+        control_variate=control_variate,
+        confidence=check_confidence(confidence),
+        chunk=chunk,
+    )
+
+
+def generalized_sliced_wasserstein(
+    x: Points,
+    y: Points,
+    *,
+    key: Key[Array, ""] | None = None,
+    num_slices: int = 100,
+    order: float = 2,
+    x_weights: Weights = None,
+    y_weights: Weights = None,
+    slices: Float[Array, "l c"] | np.ndarray | None = None,
+    defining: Defining | None = None,
+    law: str | None = None,
+    control_variate: bool = False,
+    confidence: float | None = 0.95,
+    chunk: int | None = None,
+) -> Estimate | Float[Array, ""]:
+    r"""Return GSW_p^p: `sliced_wasserstein` with cubic polynomials in place of hyperplanes unless told otherwise.
+
+    For :math:`\alpha = \langle \theta, \phi(x) \rangle` it is :math:`SW_p^p(\phi_\# \mu, \phi_\# \nu)`, so a metric if
+    and only if phi is injective. Polynomial coefficients follow the Kostlan law, which makes the distance invariant
+    under rotations of the space. Arguments as in `sliced_wasserstein`.
+    """
+    return sliced_wasserstein(
+        x,
+        y,
+        key=key,
+        num_slices=num_slices,
+        order=order,
+        x_weights=x_weights,
+        y_weights=y_weights,
+        slices=slices,
+        defining=Polynomial() if defining is None else defining,
+        law=law,
+        control_variate=control_variate,
+        confidence=confidence,
+        chunk=chunk,
+    )
+
+
+def adaptive_gswd(
+    x: Points,
+    y: Points,
+    slices: Float[Array, "l c"] | np.ndarray,
+    *,
+    order: float = 2,
+    x_weights: Weights = None,
+    y_weights: Weights = None,
+    defining: Defining | None = None,
+    epsilon: float | Float[Array, ""] = 0.0,
+    full_support: Float[Array, "k c"] | np.ndarray | None = None,
+    learn_slices: bool = False,
+    chunk: int | None = None,
+) -> Float[Array, ""]:
+    r"""Return A-GSWD_p^p: the generalised sliced distance on slices handed in, as by a network for a state s.
+
+    .. math::
+
+        D_s^p(\mu, \nu) = \frac{1 - \epsilon}{L} \sum_l W_p^p\big(\theta_l(s)\big)
+                        + \frac{\epsilon}{K} \sum_k W_p^p(\zeta_k)
+
+    Slices may depend on the state but never on the measures: then D_s is a pseudo-metric for each s, and with
+    :math:`\epsilon > 0` and `full_support` slices zeta of full support a metric in the limit of many. Slices are scaled
+    to unit length. Minimising a distance over its slices makes them blind, so no gradient reaches them unless
+    `learn_slices` is set, for ascent.
+
+    Args:
+        x: Points `[n, d]` of the first measure.
+        y: Points `[m, d]` of the second one.
+        slices: Rows `[L, c]`, c = `defining.num_coefficients(d)`.
+        order: The exponent p >= 1.
+        x_weights: Weights of `x`; uniform when None.
+        y_weights: Weights of `y`; uniform when None.
+        defining: The defining function; cubic polynomials when None.
+        epsilon: Share of the full-support slices, in [0, 1].
+        full_support: Rows `[K, c]` of a full-support law, fixed in advance; needed where epsilon is positive.
+        learn_slices: Let the gradient reach `slices`.
+        chunk: Number of slices held in memory at once.
+
+    Returns:
+        The value of D_s^p; its p-th root is the distance.
+    """
+    order, defining = check_order(order), Polynomial() if defining is None else defining
+    clouds, dim = _clouds(x, y, x_weights, y_weights, defining)
+    slices = unit_slices(check_slices(slices, dim, clouds.x))
+    slices = slices if learn_slices else lax.stop_gradient(slices)
+    if is_known(epsilon) and not 0 <= float(epsilon) <= 1:
+        raise InputError(f"epsilon is {epsilon}, expected a share between 0 and 1: take 0.1.")
+    weights = None
+    if full_support is not None:
+        slices, weights = mix_slices(slices, check_slices(full_support, dim, clouds.x), epsilon)
+    elif not is_known(epsilon) or float(epsilon) > 0:
+        raise InputError(
+            "epsilon is positive without full_support, expected slices to mix in: pass orthogonal_slices(...)."
+        )
+    chunk = None if chunk is None else check_positive("chunk", chunk)
+    return slice_average(clouds, slices, weights, defining=_slicer(defining), order=order, chunk=chunk)[0]

@@ -1,0 +1,76 @@
+"""Confidence intervals of slice averages, from the means of independently drawn blocks."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from awavo.errors import InputError
+from awavo.types import Estimate
+
+__all__ = ["block_variance", "check_confidence", "student_quantile"]
+
+
+def _flatten(estimate: Estimate) -> tuple[tuple, str]:
+    return tuple(estimate[:4]), estimate.method
+
+
+# `method` is a word, not an array: as static data of the tree it passes through jit, vmap and grad.
+jax.tree_util.register_pytree_node(Estimate, _flatten, lambda method, leaves: Estimate(*tuple(leaves), method=method))
+
+
+def check_confidence(confidence: float | None) -> float | None:
+    """Return the level, which lies strictly between 0 and 1, or None for no interval."""
+    if confidence is not None and not (isinstance(confidence, int | float) and 0 < confidence < 1):
+        raise InputError(f"confidence is {confidence!r}, expected a number between 0 and 1 or None: take 0.95.")
+    return confidence
+
+
+def _student_central(t: float, freedom: int) -> float:
+    """P(|T| <= t) for a whole number of degrees of freedom, by its finite trigonometric sum."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine, odd = math.cos(angle), freedom % 2
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for k in range(1 if odd else 0, freedom - 1, 2):
+        total += term
+        term *= cosine**2 * (k + 1) / (k + 2)
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
+
+
+@lru_cache(maxsize=256)
+def student_quantile(confidence: float, freedom: int) -> float:
+    """Return t with P(|T| <= t) = confidence for Student's law."""
+    normal = NormalDist().inv_cdf(0.5 + confidence / 2)
+    if freedom > 1000:
+        return normal + (normal**3 + normal) / (4 * freedom)
+    low, high = normal, normal
+    while _student_central(high, freedom) < confidence:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_central(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+def block_variance(values: Float[Array, " l"], block: int) -> tuple[Float[Array, ""], int]:
+    r"""Return the estimated variance of the mean of `values`, and its degrees of freedom.
+
+    Values of one block of slices depend on each other, blocks do not. With block means :math:`m_b` of weight
+    :math:`w_b` (their share of the slices) and overall mean m: :math:`\frac{B}{B-1} \sum_b w_b^2 (m_b - m)^2`.
+    """
+    num = values.shape[0]
+    num_blocks = -(-num // block)
+    if num_blocks < 2:
+        return jnp.full((), jnp.nan, values.dtype), 0
+    sizes = np.full(num_blocks, block)
+    sizes[-1] = num - block * (num_blocks - 1)
+    sums = jnp.pad(values, (0, num_blocks * block - num)).reshape(num_blocks, block).sum(axis=1)
+    apart = (sums - sizes.astype(values.dtype) * jnp.mean(values)) / num
+    return num_blocks / (num_blocks - 1) * jnp.sum(apart**2), num_blocks - 1

@@ -1,0 +1,136 @@
+r"""Laws of slices: how directions are drawn so that few of them are enough.
+
+A slice is a row of a matrix `[L, c]`. Whole orthonormal blocks integrate every quadratic form exactly
+(:math:`\sum_i \theta_i^\top A \theta_i = \mathrm{tr} A`), spirals are nearly equidistributed; both are randomly
+rotated, so the average over slices has no bias and independent blocks give its error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from awavo.errors import InputError, did_you_mean
+from awavo.transport.checks import check_positive
+from awavo.transport.defining import monomial_weights
+from awavo.transport.line import root
+
+__all__ = [
+    "SliceBank",
+    "draw_slices",
+    "iid_slices",
+    "kostlan_slices",
+    "mix_slices",
+    "orthogonal_slices",
+    "spiral_slices",
+    "unit_slices",
+]
+
+_LAWS = ("iid", "orthogonal", "spiral")
+_SPIRAL_BLOCKS = 4
+
+
+class SliceBank(NamedTuple):
+    """Slices `[L, c]` and the weight of each in the average; the weights sum to one."""
+
+    slices: Float[Array, "l c"]
+    weights: Float[Array, " l"]
+
+
+def unit_slices(raw: Float[Array, "*batch c"]) -> Float[Array, "*batch c"]:
+    """Return the rows scaled to length one; a zero row stays zero, with a finite derivative."""
+    length: Array = root(jnp.sum(raw**2, axis=-1, keepdims=True), 2)
+    return raw / jnp.where(length > 0, length, 1)
+
+
+def iid_slices(key: Key[Array, ""], num_slices: int, dim: int) -> Float[Array, "l c"]:
+    """Return independent directions, uniform on the sphere."""
+    return unit_slices(jax.random.normal(key, (num_slices, dim)))
+
+
+def _rotations(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "b c c"]:
+    """Orthogonal matrices from the uniform (Haar) law: QR with the signs of R made positive."""
+    basis, upper = jnp.linalg.qr(jax.random.normal(key, (num, dim, dim)))
+    signs = jnp.where(jnp.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    return basis * signs[:, None, :]
+
+
+def orthogonal_slices(key: Key[Array, ""], num_slices: int, dim: int, block: int | None = None) -> Float[Array, "l c"]:
+    """Return independent blocks of `block` orthonormal directions each (all `dim` of a basis unless told)."""
+    block = dim if block is None else min(block, dim)
+    num_blocks = -(-num_slices // block)
+    rows = _rotations(key, num_blocks, dim)[:, :block]
+    return rows.reshape(num_blocks * block, dim)[:num_slices]
+
+
+def spiral_slices(key: Key[Array, ""], num_slices: int, dim: int = 3, block: int | None = None) -> Float[Array, "l c"]:
+    """Return independently rotated lattices of `block` points: a spiral on the sphere (d = 3), even angles (d = 2)."""
+    if dim not in (2, 3):
+        raise InputError(f"The spiral law is for dimension 2 and 3, not {dim}: take law='orthogonal'.")
+    block = num_slices if block is None else block
+    num_blocks = -(-num_slices // block)
+    step = (jnp.arange(block) + 0.5) / block
+    if dim == 2:
+        angle = jnp.pi * step
+        points = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
+    else:
+        height, angle = 1 - 2 * step, math.pi * (1 + math.sqrt(5)) * (jnp.arange(block) + 0.5)
+        ring = jnp.sqrt(1 - height**2)
+        points = jnp.stack([ring * jnp.cos(angle), ring * jnp.sin(angle), height], axis=1)
+    turned = jnp.einsum("kc,bcd->bkd", points, _rotations(key, num_blocks, dim))
+    return turned.reshape(num_blocks * block, dim)[:num_slices]
+
+
+def kostlan_slices(key: Key[Array, ""], num_slices: int, dim: int, degree: int = 3) -> Float[Array, "l c"]:
+    r"""Return coefficients of random homogeneous polynomials, :math:`\theta_k = \sqrt{m!/k!}\, \zeta_k` with unit zeta.
+
+    The law of the polynomial is rotation invariant. It is what `draw_slices` gives to `Polynomial(degree)`.
+    """
+    weights = jnp.asarray(monomial_weights(dim, degree))
+    return orthogonal_slices(key, num_slices, weights.shape[0], block=min(num_slices, weights.shape[0])) * weights
+
+
+def default_law(dim: int) -> str:
+    """Name the most accurate law: spirals where they exist, else orthogonal blocks."""
+    return "spiral" if dim in (2, 3) else "orthogonal"
+
+
+def block_length(law: str, num_slices: int, dim: int, *, split: bool) -> int:
+    """Number of slices that are drawn together; with `split` there are at least two such blocks, for an interval."""
+    if law == "iid":
+        return 1
+    if law == "spiral":
+        return max(1, -(-num_slices // _SPIRAL_BLOCKS)) if split else num_slices
+    return min(dim, max(1, num_slices // 2)) if split else min(dim, num_slices)
+
+
+def draw_slices(
+    key: Key[Array, ""], num_slices: int, dim: int, *, law: str | None = None, split: bool = False
+) -> tuple[Float[Array, "l c"], int]:
+    """Return slices of the named law (`iid`, `orthogonal`, `spiral`, or the best for `dim`) and their block length."""
+    num_slices = check_positive("num_slices", num_slices)
+    law = default_law(dim) if law is None else law
+    if law not in _LAWS:
+        raise InputError(f"There is no slice law '{law}'.{did_you_mean(law, _LAWS)}")
+    block = block_length(law, num_slices, dim, split=split)
+    if law == "iid":
+        return iid_slices(key, num_slices, dim), block
+    draw = orthogonal_slices if law == "orthogonal" else spiral_slices
+    return draw(key, num_slices, dim, block), block
+
+
+def mix_slices(
+    slices: Float[Array, "l c"], full_support: Float[Array, "k c"], epsilon: float | Float[Array, ""]
+) -> SliceBank:
+    r"""Return the law :math:`(1 - \epsilon)` given slices :math:`+\ \epsilon` slices of full support.
+
+    Then :math:`D \ge \epsilon^{1/p}\, \mathrm{GSW}_p`: in the limit of many full-support slices the pseudo-metric of
+    the given slices becomes a metric.
+    """
+    num, extra = slices.shape[0], full_support.shape[0]
+    weights = jnp.concatenate([jnp.full((num,), (1 - epsilon) / num), jnp.full((extra,), epsilon / extra)])
+    return SliceBank(jnp.concatenate([slices, full_support]), weights.astype(slices.dtype))
