@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import simulate
+from task_rollouts import simulate
 
 from awavo.errors import InputError
 from awavo.tasks.base import auto_reset, check_limits, sum_costs
@@ -58,8 +58,8 @@ def test_physics_are_data():
     masses = jnp.array([0.05, 0.1, 0.5])
     state = jnp.array([0.0, 0.0, 0.1, 0.0])
     many = jax.vmap(cartpole_dynamics, (None, None, CartPoleParams(*(None,) * 2, 0, *(None,) * 6)))
-    batch = many(state, 1, CartPoleParams(pole_mass=masses))
-    one = jnp.stack([cartpole_dynamics(state, 1, CartPoleParams(pole_mass=m)) for m in masses])
+    batch = many(state, jnp.int32(1), CartPoleParams(pole_mass=masses))
+    one = jnp.stack([cartpole_dynamics(state, jnp.int32(1), CartPoleParams(pole_mass=m)) for m in masses])
     np.testing.assert_allclose(batch, one, rtol=1e-6)
     assert len(np.unique(batch[:, 3])) == 3
     assert cartpole(pole_mass=0.5).params.pole_mass == 0.5

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import first_episodes, simulate
+from task_rollouts import first_episodes, simulate
 
 from awavo.tasks.acrobot import AcrobotParams, acrobot, acrobot_costs, acrobot_dynamics, tip_height
 from awavo.tasks.base import Clocked

@@ -141,7 +141,7 @@ class BridgeBackend:
     def step(self, action: np.ndarray) -> HostStep:
         """Step every environment."""
         for worker, row in zip(self._workers, action, strict=True):
-            worker.send("step", {"action": row})
+            worker.send("step", {"action": np.asarray(row)})
         answers = [worker.receive() for worker in self._workers]
         headers = [header for header, _ in answers]
         source = self._source

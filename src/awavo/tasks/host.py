@@ -211,7 +211,8 @@ def _probe(
     if cost_fn is None:
         source = find_costs(info, names, getattr(env.unwrapped, "cost_names", None))
         costs, names = source.read(info)[None], source.names
-        limits = getattr(env.unwrapped, "cost_limits", None) if limits is None else limits
+        if limits is None and hasattr(env.unwrapped, "cost_limits"):
+            limits = [float(b) for b in env.unwrapped.cost_limits]  # pyright: ignore[reportAttributeAccessIssue]
     else:
         flat = [np.asarray(spaces.flatten(env.observation_space, o), np.float32)[None] for o in (obs, next_obs)]
         costs = apply_cost_fn(cost_fn, flat[0], action.reshape((1, -1) if isinstance(actions, Box) else 1), flat[1])

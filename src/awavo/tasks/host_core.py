@@ -7,10 +7,10 @@ auto-reset. The last costs and the last observation of an episode are read befor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Shaped
 
 from awavo.errors import EnvironmentError_, InputError
 from awavo.types import Discrete, EnvSpec, Timestep
@@ -36,6 +36,7 @@ class HostStep(NamedTuple):
     final_obs: Float[np.ndarray, "E d"]
 
 
+@runtime_checkable
 class Backend(Protocol):
     """What runs the environments of a `HostEnv`: Gymnasium in this process, or a bridge to another one."""
 
@@ -116,7 +117,7 @@ class HostEnv:
         self._obs = self._backend.reset([int(s) >> 1 for s in seeds])
         return self._obs.copy()
 
-    def step(self, action: Int[np.ndarray, " E"] | Float[np.ndarray, "E d"]) -> Timestep:
+    def step(self, action: Shaped[np.ndarray, " E *d"]) -> Timestep:
         """Step every environment with actions `0 .. n-1`, or in the environment's own units."""
         if self._obs is None:
             raise InputError("step() was called before reset(): call reset(seed) first.")

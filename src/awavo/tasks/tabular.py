@@ -50,7 +50,7 @@ def tabular(cmdp: CMDP, *, name: str, cost_limits: Sequence[float], horizon: int
     return auto_reset(spec, cmdp, reset, step)
 
 
-def policy_values(cmdp: CMDP, policy: Float[Array, "S A"], horizon: int) -> Float[Array, " 1+C"]:
+def policy_values(cmdp: CMDP, policy: Float[Array, "S A"], horizon: int) -> Float[Array, " signals"]:
     """Exact expected undiscounted totals of reward and costs over an episode of `horizon` steps."""
 
     def backward(values, _):
