@@ -18,7 +18,7 @@ def _write_run(
     folder: Path,
     *,
     seeds: int = 10,
-    steps: int = 40_000,
+    steps: int = 20_000,
     task: str = "cartpole",
     algo: str = "orpo-dr",
     preset: str = "posterior",

@@ -56,7 +56,7 @@ def test_one_run(run_folder):
 
 
 def test_tags_are_balanced_and_ids_unique(run_folder, tmp_path, write_run):
-    second = write_run(tmp_path / "acro", task="acrobot", rng=1)
+    second = write_run(tmp_path / "acro", task="acrobot", rng=1, seeds=3, steps=10_000)
     for runs in ([run_folder], [run_folder, second]):
         tags = _tags(render_report([load_run(path) for path in runs]))
         ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
@@ -118,10 +118,14 @@ def test_runs_of_other_shapes(tmp_path, changes, write_run):
 
 
 def test_several_runs_show_the_differences(tmp_path, write_run):
-    runs = [load_run(write_run(tmp_path / p, preset=p, rng=i)) for i, p in enumerate(("posterior", "hard"))]
+    runs = [
+        load_run(write_run(tmp_path / p, preset=p, rng=i, seeds=3, steps=10_000))
+        for i, p in enumerate(("posterior", "hard"))
+    ]
     page = render_report(runs, title="Both")
     assert "<h1>Both</h1>" in page
-    assert len(_charts(page)["curve-0-0"]["series"]) == 2
+    series = _charts(page)["curve-0-0"]["series"]
+    assert [(line["color"], line["dash"]) for line in series] == [(0, 0), (1, 1)]
     assert re.search(r'<tr class="differs"><th scope="row">preset</th>', page)
 
 

@@ -19,7 +19,7 @@ def test_load_run_reads_everything(run_folder):
     assert run.cost_names == ("position", "angle")
     assert run.cost_limits == (30.0, 10.0)
     assert run.seeds == list(range(10))
-    assert run.env_steps >= 39_000
+    assert 19_000 <= run.env_steps <= 20_000
     assert run.evaluation is not None
     assert run.evaluation["greedy"]["seeds"] == 10
 

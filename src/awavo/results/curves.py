@@ -53,7 +53,8 @@ def training_curve(
 ) -> Curve:
     """Pool a column of the metrics, such as `train/critic_loss`, in the same way."""
     limits = {f"train/cost_estimate_{name}": limit for name, limit in zip(run.cost_names, run.cost_limits, strict=True)}
-    return _curve(run, run.metrics, column, points, window, statistic, limits.get(column))
+    rows = run.metrics.height // max(len(run.seeds), 1)
+    return _curve(run, run.metrics, column, max(2, min(points, rows)), window, statistic, limits.get(column))
 
 
 def diagnostic_names(run: RunData) -> list[str]:

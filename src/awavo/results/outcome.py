@@ -15,7 +15,7 @@ from awavo.results.statistics import feasible, mean_estimate, stratified_bootstr
 from awavo.results.store import RunData
 from awavo.types import Estimate
 
-__all__ = ["MODES", "TRAINING", "Outcome", "format_estimate", "format_number", "outcome_of", "verdict"]
+__all__ = ["MODES", "TRAINING", "Outcome", "device_text", "format_estimate", "format_number", "outcome_of", "verdict"]
 
 MODES = ("greedy", "stochastic")
 TRAINING = "last 10% of training episodes"
@@ -115,6 +115,14 @@ def verdict(outcome: Outcome) -> str:
     seeds = f"{outcome.feasible_seeds} of {total} seed{'s' if total > 1 else ''}"
     kept = f"{seeds} within {limits}" if num else f"{total} seed{'s' if total > 1 else ''}, no limits"
     return f"{kept}; return {format_estimate(outcome.mean())}"
+
+
+def device_text(run: RunData) -> str:
+    """The machine in a few words, each said once."""
+    device = run.meta.get("device") or {}
+    words = [str(device[key]) for key in ("platform", "kind", "machine", "cpu") if device.get(key)]
+    cores = [f"{device['cores']} cores"] if device.get("cores") else []
+    return ", ".join(dict.fromkeys([*words, *cores])) or "an unrecorded device"
 
 
 def format_number(value: float | None, like: float | None = None) -> str:

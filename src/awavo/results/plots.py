@@ -17,6 +17,7 @@ from matplotlib.ticker import EngFormatter
 from awavo.errors import InputError, RunFolderError
 from awavo.results.compare import Group, compare_group
 from awavo.results.curves import Curve, learning_curve
+from awavo.results.outcome import device_text
 from awavo.results.store import RunData
 
 __all__ = ["learning_figure", "provenance", "save_figure"]
@@ -78,11 +79,10 @@ def save_figure(figure: Figure, out: str | os.PathLike[str], runs: Sequence[RunD
 def provenance(run: RunData) -> str:
     """Command, commit, seeds and machine in one line."""
     commit = str(run.meta.get("commit") or "unknown")[:12]
-    device = " ".join(str(value) for value in (run.meta.get("device") or {}).values()) or "unknown device"
     command = run.meta.get("command") or "unknown command"
     seeds = run.seeds
     numbers = f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}" if seeds else "no seeds"
-    text = f"{command}; commit {commit}; {numbers}; {device}"
+    text = f"{command}; commit {commit}; {numbers}; {device_text(run)}"
     return "".join(character if character.isprintable() else " " for character in text)
 
 
@@ -95,8 +95,8 @@ def _panel(axis: Axes, group: Group, column: str, title: str, per_seed: bool) ->
     if limit is not None:
         axis.axhline(limit, color=_LIMIT, linestyle=(0, (5, 3)), linewidth=1.2)
         corner = axis.get_yaxis_transform()
-        style = {"color": _LIMIT, "ha": "right", "va": "bottom", "fontsize": 8}
-        axis.text(0.99, limit, f"limit {limit:g}", transform=corner, **style)
+        style = {"color": _LIMIT, "ha": "left", "va": "bottom", "fontsize": 8}
+        axis.text(0.02, limit, f"limit {limit:g}", transform=corner, **style)
     axis.set_title(_literal(title), loc="left", fontsize=9.5, fontweight="bold")
     axis.set_xlabel("environment steps")
     axis.set_xlim(left=0)

@@ -10,6 +10,7 @@ from awavo.results.charts import line_chart, look
 from awavo.results.compare import Comparison, Group, Row
 from awavo.results.curves import diagnostic_names, learning_curve, training_curve
 from awavo.results.final import final_section, seeds_section
+from awavo.results.outcome import device_text
 from awavo.results.page import Section, SectionFn, problem_title, render
 
 __all__ = ["DEFAULT_SECTIONS"]
@@ -77,14 +78,13 @@ def reproduce_section(comparison: Comparison) -> Section:
     for row in _rows(comparison):
         meta, entries = row.run.meta, row.run.evaluation or {}
         evaluations = dict.fromkeys(str(entry["command"]) for entry in entries.values() if entry.get("command"))
-        device = ", ".join(str(value) for value in (meta.get("device") or {}).values()) or "an unrecorded device"
         runs.append(
             {
                 "label": row.label,
                 "commands": [str(meta.get("command") or "the command was not recorded"), *evaluations],
                 "commit": meta.get("commit"),
                 "created": meta.get("created") or "at an unrecorded time",
-                "device": device,
+                "device": device_text(row.run),
             }
         )
     return Section("reproduce", "Reproduce", render("sections/reproduce.html", runs=runs))

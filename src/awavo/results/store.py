@@ -149,15 +149,17 @@ def write_bytes(path: str | os.PathLike[str], payload: bytes) -> None:
 
 def to_plain(value: Any) -> Any:
     """Turn numpy values, paths and non-finite numbers into what JSON can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
     if isinstance(value, np.ndarray | np.generic):
         return to_plain(value.tolist())
     if isinstance(value, list | tuple | set | frozenset):
         return [to_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    return str(value)
 
 
 def _check_meta(folder: Path, meta: Mapping[str, Any]) -> None:

@@ -18,15 +18,17 @@ __all__ = ["comparison_dict", "comparison_markdown", "comparison_tables", "escap
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """One rich table per group; notes stand in the caption of the last."""
+    """One rich table per group, readable in 80 columns; notes stand in the caption of the last."""
     tables = []
     for group in comparison.groups:
-        table = Table(title=Text(_title(group)), caption_justify="left", title_justify="left")
-        for index, name in enumerate(_header(group)):
-            table.add_column(Text(name), justify="left" if index in (1, 2) else "right")
+        table = Table(title=Text(_title(group)), box=None, pad_edge=False, collapse_padding=True)
+        table.caption_justify = table.title_justify = "left"
+        costs = [f"{name}\nlimit {limit:g}" for name, limit in group.limits.items()]
+        steps = f"env steps\nto {format_number(group.threshold)}"
+        for index, name in enumerate(["#", "algorithm", "seeds\nwithin", "return\nIQM", *costs, steps]):
+            table.add_column(Text(name), justify="left" if index == 1 else "right", overflow="fold", no_wrap=index != 1)
         for row in group.rows:
-            style = "" if row.is_feasible else "dim"
-            table.add_row(*(Text(cell) for cell in _cells(row)), style=style)
+            table.add_row(*(Text(cell) for cell in _terminal_cells(row)), style="" if row.is_feasible else "dim")
         tables.append(table)
     if tables and comparison.notes:
         tables[-1].caption = Text("\n".join(comparison.notes))
@@ -72,6 +74,13 @@ def _header(group: Group) -> list[str]:
     costs = [f"{name} (limit {limit:g})" for name, limit in group.limits.items()]
     goal = f"steps to {format_number(group.threshold)}"
     return ["#", "algorithm", "verdict", "seeds within", "return IQM", *costs, "return mean", "env steps", goal]
+
+
+def _terminal_cells(row: Row) -> list[str]:
+    """Cells of two lines each, so that two costs fit into 80 columns."""
+    rank, label, verdict, seeds, value, *costs, _, steps, reached = _cells(row)
+    two_lines = [cell.replace(" [", "\n[") for cell in (value, *costs)]
+    return [rank, label, f"{seeds}\n{verdict}", *two_lines, f"{steps}\n{reached}"]
 
 
 def _cells(row: Row) -> list[str]:

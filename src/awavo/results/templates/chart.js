@@ -27,13 +27,13 @@ function short(value) {
   return size !== 0 && size < 1e-3 ? value.toExponential(1) : `${+value.toPrecision(4)}`;
 }
 
-function extent(values, include) {
+function extent(values, include, margin = false) {
   let low = Infinity, high = -Infinity;
   for (const value of values) if (value !== null && Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
   if (include !== null && include !== undefined) { low = Math.min(low, include); high = Math.max(high, include); }
   if (low > high) return [0, 1];
   const pad = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
-  return [low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];
+  return [!margin && low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];
 }
 
 function path(xs, ys, sx, sy) {
@@ -64,7 +64,7 @@ class Chart {
     const { series, kind, limit } = this.spec;
     if (kind === "scatter") {
       const points = series.flatMap((s) => s.points);
-      return [extent(points.map((p) => p[0]), limit), extent(points.map((p) => p[1]))];
+      return [extent(points.map((p) => p[0]), limit, true), extent(points.map((p) => p[1]), null, true)];
     }
     const inside = (s) => (_, i) => !this.zoom || (s.x[i] >= this.zoom[0] && s.x[i] <= this.zoom[1]);
     const rows = (s) => [s.y, s.low, s.high, ...(this.seeds ? s.lines : [])];
@@ -133,6 +133,6 @@ class Chart {
     const y = this.y(limit);
     node("rect", { class: "zone", x: m.left, y: m.top, width: width - m.left - m.right, height: Math.max(y - m.top, 0) }, svg);
     node("line", { class: "lim", x1: m.left, x2: width - m.right, y1: y, y2: y }, svg);
-    node("text", { class: "lim-text", x: width - m.right - 4, y: y - m.top > 16 ? y - 5 : y + 14, "text-anchor": "end" }, svg, text);
+    node("text", { class: "lim-text", x: m.left + 6, y: y - m.top > 16 ? y - 5 : y + 14 }, svg, text);
   }
 }
