@@ -6,16 +6,44 @@ Importing this package imports no jax: public names are resolved on first use.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from awavo import transport as transport
+# XLA logs a long false alarm whenever it loads a program from the compilation cache; errors still raise.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-__all__ = ["transport"]
+if TYPE_CHECKING:
+    from awavo import errors as errors
+    from awavo import transport as transport
+    from awavo.api import Run, configure, evaluate, load, train, train_iter
+    from awavo.inference.operators import operator_from_maps
+    from awavo.registry import make_task
+
+__all__ = [
+    "Run",
+    "configure",
+    "errors",
+    "evaluate",
+    "load",
+    "make_task",
+    "operator_from_maps",
+    "train",
+    "train_iter",
+    "transport",
+]
 
 __version__ = "0.1.0"
 
 _LAZY = {
+    "Run": ("awavo.api", "Run"),
+    "configure": ("awavo.api", "configure"),
+    "errors": ("awavo.errors", None),
+    "evaluate": ("awavo.api", "evaluate"),
+    "load": ("awavo.api", "load"),
+    "make_task": ("awavo.registry", "make_task"),
+    "operator_from_maps": ("awavo.inference.operators", "operator_from_maps"),
+    "train": ("awavo.api", "train"),
+    "train_iter": ("awavo.api", "train_iter"),
     "transport": ("awavo.transport", None),
 }
 

@@ -1,4 +1,4 @@
-"""The Python interface: `config`, `train`, `training`, `load`, `evaluate`."""
+"""The Python interface: `configure`, `train`, `train_iter`, `load`, `evaluate`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from awavo.training.compilation import enable_cache
 from awavo.training.evaluation import evaluate_env, evaluate_host
 from awavo.types import Env
 
-__all__ = ["Run", "config", "evaluate", "load", "train", "training"]
+__all__ = ["Run", "configure", "evaluate", "load", "train", "train_iter"]
 
 EVALUATION_SEED = 1_000_003
 
 
-def config(
+def configure(
     task: str | Env = "cartpole",
     algo: str = "orpo-dr",
     *,
@@ -39,7 +39,7 @@ def config(
 ) -> TrainConfig:
     """Resolve a configuration. `options` are fields of `TrainConfig` or settings of the algorithm, in one flat list.
 
-    >>> awavo.config("cartpole", steps=100_000, seeds=3, actor_lr=1e-3)
+    >>> awavo.configure("cartpole", steps=100_000, seeds=3, actor_lr=1e-3)
     """
     own = {f.name for f in dataclasses.fields(TrainConfig)}
     run_options = {k: v for k, v in options.items() if k in own}
@@ -56,7 +56,7 @@ def config(
     )
 
 
-def training(
+def train_iter(
     config: TrainConfig,
     out: str | os.PathLike[str] | None = None,
     *,
@@ -78,8 +78,8 @@ def train(
     on_progress: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Run:
-    """Train to the end (or take up where the folder stopped) and return the run. `options` as for `training`."""
-    for progress in training(config, out, **options):
+    """Train to the end (or take up where the folder stopped) and return the run. `options` as for `train_iter`."""
+    for progress in train_iter(config, out, **options):
         if on_progress is not None:
             on_progress(progress)
     return load(out, env=options.get("env"), cost_fn=options.get("cost_fn"), operator=options.get("operator"))

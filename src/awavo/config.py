@@ -45,7 +45,7 @@ class OrpoDrConfig:
     actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
     critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)
     polyak: float = setting(0.01, "averaging rate of the target critics", low=0.0, high=1.0)
-    actor_polyak: float = setting(5e-4, "averaging rate of the actor used for greedy actions", low=0.0, high=1.0)
+    actor_polyak: float = setting(1e-3, "averaging rate of the actor used for greedy actions", low=0.0, high=1.0)
     huber: float = setting(1.0, "width of the quantile Huber loss", low=1e-6, high=1e6)
     value_scale: float = setting(10.0, "scale of the critics' outputs", low=1e-6, high=1e6)
     max_grad_norm: float = setting(10.0, "largest gradient norm", low=1e-6, high=1e9)

@@ -14,7 +14,7 @@ from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
 from awavo.registry import ALGORITHMS, TASKS, make_task, resolve
 from awavo.types import Algorithm, Env, EnvSpec
 
-__all__ = ["Problem", "build_problem", "load_preset", "resolve_config"]
+__all__ = ["Problem", "build_problem", "import_function", "load_preset", "resolve_config"]
 
 BRIDGE = "bridge:"
 
@@ -84,7 +84,7 @@ def build_problem(
     if env is not None:
         spec = env.spec
     else:
-        make_host = _host_factory(config, settings.num_envs, cost_fn or _import_function(config.cost_fn))
+        make_host = _host_factory(config, settings.num_envs, cost_fn or import_function(config.cost_fn))
         probe = make_host()
         spec = probe.spec
         probe.close()
@@ -138,7 +138,7 @@ def _check_gymnasium_id(name: str) -> None:
     raise UnknownNameError(f"no task or Gymnasium id is named '{name}'.{did_you_mean(name, known)}")
 
 
-def _import_function(path: str | None) -> Callable[..., Any] | None:
+def import_function(path: str | None) -> Callable[..., Any] | None:
     """Import MODULE:FUNCTION, the user's own code named on the command line."""
     if path is None:
         return None

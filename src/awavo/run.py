@@ -42,6 +42,7 @@ class Progress(NamedTuple):
     steps_per_second: float
     compile_s: float
     recent: dict[str, float]
+    limits: dict[str, float]
     notes: tuple[str, ...] = ()
     resumed_at: int = 0
 
@@ -94,7 +95,7 @@ def _train(
     def progress(phase: str, speed: float = 0.0) -> Progress:
         return Progress(
             phase, iteration * per_iteration, total * per_iteration, config.seeds, speed, runner.compile_seconds,
-            recorder.recent(), notes, start_iteration * per_iteration,
+            recorder.recent(), dict(zip(spec.cost_names, spec.cost_limits, strict=True)), notes, start_iteration * per_iteration,
         )  # fmt: skip
 
     def save() -> None:

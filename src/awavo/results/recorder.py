@@ -19,8 +19,10 @@ class Recorder:
 
     def __init__(self, cost_names: Sequence[str]):
         self._cost_names = tuple(cost_names)
-        self._metrics: list[pl.DataFrame] = []
-        self._episodes: list[pl.DataFrame] = []
+        counts = {"seed": pl.Int64, "env_steps": pl.Int64}
+        costs = {f"cost_{name}": pl.Float64 for name in self._cost_names}
+        self._metrics = [pl.DataFrame(schema=counts)]
+        self._episodes = [pl.DataFrame(schema={**counts, "return": pl.Float64, "length": pl.Int64, **costs})]
 
     def add_metrics(self, seed: int, env_steps: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
         """Append rows of one seed; NaN becomes null."""
@@ -60,8 +62,6 @@ class Recorder:
 
     def recent(self, window: int = 20) -> dict[str, float]:
         """Means of the last finished episodes of all seeds, for the progress line."""
-        if not self._episodes:
-            return {}
         tail = pl.concat(self._episodes[-64:]).tail(window * 10).group_by("seed").tail(window)
         columns = ["return", *(f"cost_{name}" for name in self._cost_names)]
         return {c: float(value) for c in columns if isinstance(value := tail[c].mean(), float)}
@@ -70,4 +70,4 @@ class Recorder:
     def _merged(frames: list[pl.DataFrame]) -> pl.DataFrame:
         if len(frames) > 1:
             frames[:] = [pl.concat(frames, how="diagonal_relaxed").sort("env_steps", "seed", maintain_order=True)]
-        return frames[0] if frames else pl.DataFrame({"seed": [], "env_steps": []})
+        return frames[0]

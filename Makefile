@@ -1,0 +1,36 @@
+# make demo: set up and run the tour. make test: set up and run the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test lint docs clean lock
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "awavo needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/awavo demo --out runs/demo
+
+test: install
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+docs: install
+	$(BIN)/sphinx-build -W -q docs docs/_build/html
+
+# Pins of the environment the tests passed in: names and versions alone, no addresses.
+lock:
+	$(BIN)/python -m pip freeze --exclude-editable | sort -f > requirements.lock
+
+clean:
+	rm -rf $(VENV) docs/_build .pytest_cache

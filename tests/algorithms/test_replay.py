@@ -1,0 +1,39 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from awavo.algorithms.replay import add, empty_replay, sample
+from awavo.types import Box, Discrete, EnvSpec, Rollout
+
+SPEC = EnvSpec("t", 2, Discrete(2), 10, ("g",), (1.0,))
+
+
+def rollout(start, steps=2, envs=2):
+    number = jnp.arange(start, start + steps * envs, dtype=jnp.float32).reshape(steps, envs)
+    obs = jnp.stack([number, -number], -1)
+    flags = jnp.zeros((steps, envs), bool)
+    return Rollout(obs, number.astype(jnp.int32), (), number, number[..., None] * 2, flags, flags, obs + 0.5, number, number[..., None], number)
+
+
+def test_rows_keep_together_and_the_oldest_goes_first():
+    memory = empty_replay(SPEC, 8)
+    for start in (0, 4, 8):
+        memory = add(memory, rollout(start))
+    assert int(memory.added) == 12
+    assert sorted(np.asarray(memory.data.action).tolist()) == list(range(4, 12))
+    for row in range(8):
+        number = float(memory.data.action[row])
+        np.testing.assert_allclose(memory.data.obs[row], [number, -number])
+        np.testing.assert_allclose(memory.data.next_obs[row], [number + 0.5, -number + 0.5])
+        np.testing.assert_allclose(memory.data.signals[row], [number, 2 * number])
+
+
+def test_only_stored_rows_are_drawn():
+    memory = add(empty_replay(SPEC, 1024), rollout(1))
+    drawn = sample(jax.random.key(0), memory, 500).action
+    assert set(np.asarray(drawn).tolist()) == {1, 2, 3, 4}
+
+
+def test_continuous_actions():
+    spec = SPEC._replace(action_space=Box((-1.0,) * 3, (1.0,) * 3))
+    assert empty_replay(spec, 8).data.action.shape == (8, 3)

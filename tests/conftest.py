@@ -1,0 +1,27 @@
+"""Shared settings: small programs, one cache of compiled code for all tests, arrays checked by shape."""
+
+import os
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
+CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+os.environ.setdefault("AWAVO_CACHE_DIR", str(CACHE))
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import pytest  # noqa: E402
+
+SMALL = dict(num_envs=4, rollout_length=16, num_updates=4, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compilation_cache():
+    from awavo.training.compilation import enable_cache
+
+    enable_cache()
+
+
+@pytest.fixture
+def small():
+    """Settings of ORPO-DR that compile and run in a moment."""
+    return dict(SMALL)

@@ -1,0 +1,106 @@
+"""Evaluation counts whole fresh episodes, on functional and on host environments alike."""
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+
+import awavo
+from awavo.registry import make_task
+from awavo.tasks.host import host_env
+from awavo.training.evaluation import evaluate_env, evaluate_host
+from awavo.types import Algorithm
+
+
+def lean(obs):
+    """Push the way the pole leans: falls after some time, with costs on the way."""
+    return (obs[:, 2] > 0).astype(np.int32)
+
+
+SCRIPT = Algorithm(lambda key: (), lambda key, state, obs, greedy: (lean(obs), ()), lambda *a: a)
+
+
+@pytest.mark.parametrize("horizon", [30, 200])
+def test_functional_and_host_evaluation_agree_with_plain_gymnasium(horizon):
+    env = make_task("cartpole", horizon=horizon)
+    ours = jax.jit(evaluate_env(env, SCRIPT, 400, True))(jax.random.key(0), ())
+    host = host_env("awavo/CartPole-v0", num_envs=8, env_options={"horizon": horizon})
+    hosted = evaluate_host(host, lambda key, obs: lean(obs), 400, seed=3)
+    plain = gym.make("awavo/CartPole-v0", horizon=horizon)
+    totals = []
+    for episode in range(100):
+        obs, _ = plain.reset(seed=episode)
+        total, over = np.zeros(3), False
+        while not over:
+            obs, reward, terminated, truncated, info = plain.step(int(lean(obs[None])[0]))
+            total += [reward, *info["costs"]]
+            over = terminated or truncated
+        totals.append(total)
+    expected, spread = np.mean(totals, 0), np.std(totals, 0) / 10 + 1e-6
+    for result in (ours, hosted):
+        got = [np.mean(result.returns), *np.mean(result.costs, 0)]
+        assert np.all(np.abs(got - expected) <= 5 * spread + 0.02)
+    assert float(ours.returns.max()) <= horizon
+
+
+def test_only_the_first_episode_counts():
+    env = make_task("cartpole", horizon=50)
+    totals = evaluate_env(env, SCRIPT, 16, True)(jax.random.key(1), ())
+    assert np.all(np.asarray(totals.returns) == np.asarray(totals.length))
+    assert np.all(np.asarray(totals.length) <= 50)
+
+
+def test_evaluation_does_not_depend_on_training_keys(tmp_path, small):
+    config = awavo.configure("cartpole", steps=256, seeds=2, **small)
+    run = awavo.train(config, tmp_path / "run")
+    first, again = run.evaluate(20), run.evaluate(20)
+    other = run.evaluate(20, seed=5)
+    assert first["greedy"]["return"] == again["greedy"]["return"]
+    assert first["greedy"]["return"] != other["greedy"]["return"]
+    assert first["greedy"]["return"] != first["stochastic"]["return"]
+
+
+def test_policy_of_a_run_acts(tmp_path, small):
+    config = awavo.configure("cartpole", steps=256, seeds=2, **small)
+    run = awavo.train(config, tmp_path / "run")
+    assert run.act(np.zeros(4)).shape == ()
+    assert run.act(np.zeros((5, 4)), seed=1).shape == (5,)
+    for bad in (dict(obs=np.zeros(3)), dict(obs=np.zeros(4), seed=9), dict(obs=np.zeros(4), greedy=False)):
+        with pytest.raises(awavo.errors.InputError):
+            run.act(**bad)
+
+
+def test_generator_yields_progress(small):
+    phases = [p.phase for p in awavo.train_iter(awavo.configure("cartpole", steps=256, seeds=1, **small))]
+    assert phases[0] == "compiling"
+    assert phases[-1] == "finished"
+
+
+def speed_cost(obs, action, next_obs):
+    return np.abs(next_obs[:, 2]) > 4
+
+
+def test_host_environment_trains_saves_and_resumes(tmp_path, small):
+    config = awavo.configure("Pendulum-v1", steps=640, seeds=2, cost_limits=(20.0,), **small)
+    run = awavo.train(config, tmp_path / "run", cost_fn=speed_cost)
+    assert run.env_steps == 640
+    result = run.evaluate(4)
+    assert len(result["greedy"]["return"]["per_seed"]) == 2
+    assert result["greedy"]["return"]["value"] < 0
+    assert result["greedy"]["costs"]["cost"]["limit"] == 20.0
+    again = awavo.train(config, tmp_path / "run", cost_fn=speed_cost)
+    assert again.env_steps == 640
+
+
+def test_sum_of_costs_as_one_constraint(tmp_path, small):
+    config = awavo.configure("cartpole", steps=256, seeds=1, cost_sum_limit=40.0, **small)
+    run = awavo.train(config, tmp_path / "run")
+    assert run.problem.spec.cost_names == ("total",)
+    assert run.evaluate(5)["greedy"]["costs"]["total"]["limit"] == 40.0
+
+
+def test_an_own_environment_needs_no_registration(tmp_path, small):
+    env = make_task("hazard-grid", size=4)
+    config = awavo.configure(env, steps=256, seeds=1, **small)
+    run = awavo.train(config, tmp_path / "run", env=env)
+    assert run.problem.spec.obs_dim == 16
