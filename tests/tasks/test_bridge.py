@@ -173,6 +173,15 @@ def test_cost_function_and_horizon(bridge):
         np.testing.assert_allclose(out.costs, [[0.5, 0.25]], atol=1e-6)
 
 
+def test_gymnasium_itself_through_the_bridge():
+    """Its name is also that of a file beside the worker."""
+    options = {"cost_fn": lambda obs, action, next_obs: np.abs(next_obs[:, 2]) > 4, "cost_limits": (9,)}
+    with bridge_env("Pendulum-v1", python=sys.executable, module="gymnasium", **options) as env:
+        assert (env.spec.horizon, env.spec.obs_dim, env.spec.action_space) == (200, 3, Box((-2.0,), (2.0,)))
+        env.reset(0)
+        assert env.step(np.zeros((1, 1), np.float32)).costs.shape == (1, 1)
+
+
 def test_options_reach_the_factory(bridge):
     env = bridge(env_options={"six": False})
     env.reset(0)

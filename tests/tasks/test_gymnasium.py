@@ -106,12 +106,13 @@ def test_bad_use_is_told(short):
         vector.reset(seed=[1, 2, 3])
 
 
+@pytest.mark.parametrize("horizon", [200, 6], ids=["terminated", "truncated"])
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_vector_environment_acts_like_gymnasiums(mode):
+def test_vector_environment_acts_like_gymnasiums(mode, horizon):
     """Against SyncVectorEnv of single environments, through the end of the first episode and the reset after it."""
-    ours = gym.make_vec("awavo/CartPole-v0", num_envs=3, autoreset_mode=mode)
+    ours = gym.make_vec("awavo/CartPole-v0", num_envs=3, autoreset_mode=mode, horizon=horizon)
     single = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
-    theirs = gym.make_vec("awavo/CartPole-v0", num_envs=3, **single)
+    theirs = gym.make_vec("awavo/CartPole-v0", num_envs=3, horizon=horizon, **single)
     assert ours.metadata["autoreset_mode"] is mode
     assert ours.observation_space == theirs.observation_space
     (obs, info), (other, other_info) = ours.reset(seed=3), theirs.reset(seed=3)

@@ -157,6 +157,14 @@ def test_actions_in_units_of_the_environment():
     assert run(env, 1, action=2)[0].costs.tolist() == [[7.0], [7.0]]
 
 
+def test_a_cost_function_sees_both_ends_of_every_step():
+    env = host_env(
+        stairs(), num_envs=2, cost_fn=lambda obs, action, next_obs: next_obs - obs, cost_limits=(1,), horizon=9
+    )
+    env.reset(0)
+    np.testing.assert_allclose([o.costs for o in run(env, 9)], 1, atol=1e-6)
+
+
 def test_our_own_task_as_a_host_environment():
     env = host_env("awavo/CartPole-v0", num_envs=3)
     assert (env.spec.cost_names, env.spec.cost_limits, env.spec.horizon) == (("position", "angle"), (30.0, 10.0), 200)
