@@ -117,7 +117,7 @@ def bridge(package):
 
     def build(id="Env", **options):
         options = {"cost_limits": (10.0,), "timeout": 30.0} | options
-        env = bridge_env(id, python=sys.executable, module="standin_gymnasium", path=[package], **options)
+        env = bridge_env(id, python=sys.executable, module="standin_gymnasium", path=package, **options)
         opened.append(env)
         return env
 

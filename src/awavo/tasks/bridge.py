@@ -171,7 +171,7 @@ def bridge_env(
     cost_limits: Sequence[float] | None = None,
     horizon: int | None = None,
     env_options: Mapping[str, Any] | None = None,
-    path: Sequence[str | os.PathLike[str]] = (),
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     timeout: float = 60.0,
 ) -> HostEnv:
     """Build `num_envs` copies of `module.make(id)` in processes of the interpreter `python`.
@@ -186,7 +186,7 @@ def bridge_env(
     try:
         workers += [Worker(python, timeout) for _ in range(num_envs)]
         for worker in workers:
-            folders = [os.fspath(p) for p in path]
+            folders = [os.fspath(p) for p in ([path] if isinstance(path, str | os.PathLike) else path)]
             worker.send("make", id=id, module=module, options=dict(env_options or {}), horizon=horizon, path=folders)
         answers = [worker.receive() for worker in workers]
         told, arrays = answers[0]
