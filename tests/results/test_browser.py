@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html import escape
 
 import pytest
@@ -40,10 +41,11 @@ def _chromium(tmp_path, page, *options):
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory, write_run):
-    """The page of two runs after its script ran, and everything the console said."""
+    """The page of two runs (one starts with a gap) after its script ran, and everything the console said."""
     folder = tmp_path_factory.mktemp("page")
     runs = [load_run(write_run(folder / name, preset=name, rng=i)) for i, name in enumerate(("posterior", "hard"))]
-    page = write_report(runs, folder / "report.html")
+    late = runs[1].episodes.filter(runs[1].episodes["env_steps"] > 4000)
+    page = write_report([runs[0], replace(runs[1], episodes=late)], folder / "report.html")
     log = folder / "net.json"
     done = _chromium(folder, page, "--dump-dom", f"--log-net-log={log}", "--window-size=1200,900")
     return runs, done.stdout, done.stderr, log.read_text(errors="replace")
