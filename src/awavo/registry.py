@@ -22,7 +22,9 @@ class Entry(NamedTuple):
 
 
 TASKS = {
-    "cartpole": Entry("awavo.tasks.cartpole:cartpole", "pole upright, out of five bands, within 6 degrees", "AWaVO 2024"),
+    "cartpole": Entry(
+        "awavo.tasks.cartpole:cartpole", "pole upright, out of five bands, within 6 degrees", "AWaVO 2024"
+    ),
     "acrobot": Entry("awavo.tasks.acrobot:acrobot", "swing up, sparing anticlockwise torque", "AWaVO 2024"),
     "garnet": Entry("awavo.tasks.tabular:garnet", "random finite CMDP", "Archibald et al. 1995"),
     "hazard-grid": Entry("awavo.tasks.tabular:hazard_grid", "grid world with hazards and costly moves", "this package"),
@@ -34,6 +36,12 @@ ALGORITHMS = {
         "rectified policy optimisation, quantile critics",
         "AWaVO 2024, Algorithm 1",
         "awavo.config:OrpoDrConfig",
+    ),
+    "crpo": Entry(
+        "awavo.algorithms.crpo:crpo",
+        "constraint-rectified policy optimisation, trust-region steps",
+        "Xu et al. 2021",
+        "awavo.baseline_configs:CrpoConfig",
     ),
 }
 

@@ -11,14 +11,15 @@ One call of `learn` is one pass of the algorithm:
     5      pi   <- ascend  E[ w_r log p(O_r|s,a) + sum_i w_i log p(O_gi|s,a) ] + eta H(pi)
     6      Zbar <- Polyak average
 
-with log-likelihoods :math:`\log p(O_r | s, a) = F_r^{-1}(E Z^0)` and :math:`\log p(O_{g_i} | s, a) = F_g^{-1}(E Z^i)`. Discrete actions use the
-exact expectation over actions, continuous ones the pathwise derivative. Deviations from the paper's listing, each measured in
-docs/orpo_dr.md:
+with log-likelihoods :math:`\log p(O_r | s, a) = F_r^{-1}(E Z^0)` and :math:`\log p(O_{g_i} | s, a) = F_g^{-1}(E
+Z^i)`. Discrete actions use the
+exact expectation over actions, continuous ones the pathwise derivative. Deviations from the paper's listing, each
+measured in docs/orpo_dr.md:
 
 * all Z^i are trained in both branches (a superset of its lines 4 and 6);
 * `rectify="hard"` is the letter: (w_r, w_i) = (1, 0) when feasible, (0, 1 on the violated) otherwise. With
-  `rectify="posterior"` both optimality variables stay observed, and a violated constraint's weight grows by a factor each
-  iteration while the weights of satisfied ones shrink by a smaller factor;
+  `rectify="posterior"` both optimality variables stay observed, and a violated constraint's weight grows by a factor
+  each iteration while the weights of satisfied ones shrink by a smaller factor;
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 """
 
@@ -28,10 +29,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int
 
 from awavo.algorithms import replay as ring
+from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, push_episodes
+from awavo.algorithms.optimize import adam, descend, polyak_average
 from awavo.algorithms.quantiles import bellman_targets, quantile_huber
 from awavo.config import OrpoDrConfig
 from awavo.inference.operators import Operator, make_operator
@@ -58,13 +60,6 @@ class SignalBounds(NamedTuple):
 
     low: Float[Array, " 1+C"]
     high: Float[Array, " 1+C"]
-
-
-class EpisodeWindow(NamedTuple):
-    """Costs of the last W finished episodes, and how many ever finished."""
-
-    costs: Float[Array, "W C"]
-    finished: Int[Array, ""]
 
 
 class OrpoDrState(NamedTuple):
@@ -103,14 +98,20 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
     discrete = isinstance(spec.action_space, Discrete)
     limits = spec.cost_limits
     likelihood = operator or make_operator(config.operator, temperature=config.temperature, kappa=config.kappa)
-    actor_optimizer = optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(config.actor_lr))
-    critic_optimizer = optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(config.critic_lr))
+    actor_optimizer = adam(config.actor_lr, config.max_grad_norm)
+    critic_optimizer = adam(config.critic_lr, config.max_grad_norm)
 
     def init(key: Array) -> OrpoDrState:
         actor_key, critic_key = jax.random.split(key)
-        policy = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden)
-        critic = quantile_critic(
-            critic_key, spec.obs_dim, spec.action_space, config.hidden, num_signals, config.num_quantiles, config.value_scale
+        policy: Any = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden)
+        critic: Any = quantile_critic(
+            critic_key,
+            spec.obs_dim,
+            spec.action_space,
+            config.hidden,
+            num_signals,
+            config.num_quantiles,
+            config.value_scale,
         )
         learner = Learner(
             policy, critic, _copy(critic), _copy(policy), actor_optimizer.init(policy), critic_optimizer.init(critic)
@@ -121,7 +122,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             ring.empty_replay(spec, config.replay_capacity),
             running_statistics(spec.obs_dim),
             SignalBounds(jnp.zeros(num_signals), jnp.full(num_signals, 1e-3)),
-            EpisodeWindow(jnp.zeros((config.window, spec.num_costs)), zero),
+            empty_window(config.window, spec.num_costs),
             jnp.full(spec.num_costs, config.weight_initial),
             zero,
             zero,
@@ -136,7 +137,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
 
     def learn(key: Array, state: OrpoDrState, rollout: Rollout) -> tuple[OrpoDrState, OrpoDrInfo]:
         state = observe(state, rollout)
-        estimate = _cost_estimate(state.window)
+        estimate = cost_estimate(state.window)
         violated = estimate > jnp.asarray(limits) + config.tolerance
         feasible = ~jnp.any(violated)
         cost_weights = _adapt_weights(state.cost_weights, violated, config)
@@ -157,10 +158,11 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             num_skipped_updates=state.num_skipped_updates + (ready & ~finite) * config.num_updates,
         )
         means = jax.tree.map(jnp.mean, metrics)
-        kl = policy_kl(old.actor, learner.actor, normalize(state.obs_stats, rollout.obs[0]))
+        seen = normalize(state.obs_stats, rollout.obs[0])
+        before: Any = old.actor(seen)
         info = OrpoDrInfo(
             **means,
-            kl=kl,
+            kl=jnp.mean(before.kl(learner.actor(seen))),
             feasible=feasible.astype(jnp.float32),
             cost_estimate=estimate,
             cost_weight=weights[1:],
@@ -180,7 +182,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             replay=memory,
             obs_stats=update_statistics(state.obs_stats, rollout.obs),
             bounds=bounds,
-            window=_push_episodes(state.window, rollout),
+            window=push_episodes(state.window, rollout),
         )
 
     def update(key: Array, learner: Learner, state: OrpoDrState, weights: Array) -> tuple[Learner, dict[str, Array]]:
@@ -195,19 +197,17 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         critic_loss, grads = jax.value_and_grad(
             lambda critic: quantile_huber(critic(obs, batch.action), targets, config.huber)
         )(learner.critic)
-        step, critic_opt = critic_optimizer.update(grads, learner.critic_opt)
-        critic = optax.apply_updates(learner.critic, step)
+        critic, critic_opt = descend(critic_optimizer, grads, learner.critic_opt, learner.critic)
 
         (actor_loss, (entropy, clip_rate)), grads = jax.value_and_grad(actor_objective, has_aux=True)(
             learner.actor, critic, obs, weights, state.bounds, action_key
         )
-        step, actor_opt = actor_optimizer.update(grads, learner.actor_opt)
-        policy = optax.apply_updates(learner.actor, step)
+        policy, actor_opt = descend(actor_optimizer, grads, learner.actor_opt, learner.actor)
         learner = Learner(
             policy,
             critic,
-            optax.incremental_update(critic, learner.target_critic, config.polyak),
-            optax.incremental_update(policy, learner.average_actor, config.actor_polyak),
+            polyak_average(critic, learner.target_critic, config.polyak),
+            polyak_average(policy, learner.average_actor, config.actor_polyak),
             actor_opt,
             critic_opt,
         )
@@ -235,15 +235,6 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         costs = likelihood.cost_log_likelihood(clipped[..., 1:], low[1:], high[1:])
         return weights[0] * reward + costs @ weights[1:], clip_rate
 
-    def policy_kl(old: Actor, new: Actor, obs: Array) -> Array:
-        if not discrete:
-            before, after = old(obs), new(obs)
-            ratio = jnp.exp(2 * (before.log_std - after.log_std))
-            shift = ((after.mean - before.mean) / jnp.exp(after.log_std)) ** 2
-            return jnp.mean(jnp.sum(0.5 * (ratio + shift - 1) + after.log_std - before.log_std, -1))
-        before, after = old(obs).log_probs(), new(obs).log_probs()
-        return jnp.mean(jnp.sum(jnp.exp(before) * (before - after), -1))
-
     return Algorithm(init, act, learn)
 
 
@@ -256,24 +247,6 @@ def _return_bounds(bounds: SignalBounds, config: OrpoDrConfig) -> tuple[Array, A
     horizon = 1.0 / (1.0 - config.discount)
     margin = config.bound_margin * (bounds.high - bounds.low)
     return horizon * (bounds.low - margin), horizon * (bounds.high + margin)
-
-
-def _push_episodes(window: EpisodeWindow, rollout: Rollout) -> EpisodeWindow:
-    """Write the finished episodes of a rollout into the ring, oldest first."""
-    size = window.costs.shape[0]
-    done = rollout.done.reshape(-1)
-    costs = rollout.episode_costs.reshape(done.shape[0], -1)
-    place = window.finished + jnp.cumsum(done) - 1
-    total = window.finished + done.sum()
-    fresh = done & (place >= total - size)
-    slot = jnp.where(fresh, place % size, size)
-    return EpisodeWindow(window.costs.at[slot].set(costs, mode="drop"), total)
-
-
-def _cost_estimate(window: EpisodeWindow) -> Float[Array, " C"]:
-    """J_g,i: the mean over the episodes in the window; 0 before the first episode has finished."""
-    count = jnp.minimum(window.finished, window.costs.shape[0])
-    return window.costs.sum(0) / jnp.maximum(count, 1)
 
 
 def _adapt_weights(weights: Array, violated: Array, config: OrpoDrConfig) -> Array:

@@ -1,0 +1,48 @@
+"""Undiscounted totals of finished episodes: what every constraint is checked on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from awavo.types import Rollout
+
+__all__ = ["EpisodeWindow", "cost_estimate", "empty_window", "mean_length", "push_episodes"]
+
+
+class EpisodeWindow(NamedTuple):
+    """Costs of the last W finished episodes, and how many ever finished."""
+
+    costs: Float[Array, "W C"]
+    finished: Int[Array, ""]
+
+
+def empty_window(size: int, num_costs: int) -> EpisodeWindow:
+    """No episode yet."""
+    return EpisodeWindow(jnp.zeros((size, num_costs)), jnp.zeros((), jnp.int32))
+
+
+def push_episodes(window: EpisodeWindow, rollout: Rollout) -> EpisodeWindow:
+    """Write the finished episodes of a rollout into the ring, oldest first."""
+    size = window.costs.shape[0]
+    done = rollout.done.reshape(-1)
+    costs = rollout.episode_costs.reshape(done.shape[0], -1)
+    place = window.finished + jnp.cumsum(done) - 1
+    total = window.finished + done.sum()
+    fresh = done & (place >= total - size)
+    slot = jnp.where(fresh, place % size, size)
+    return EpisodeWindow(window.costs.at[slot].set(costs, mode="drop"), total)
+
+
+def cost_estimate(window: EpisodeWindow) -> Float[Array, " C"]:
+    """J_g,i: the mean over the episodes in the window; 0 before the first episode has finished."""
+    count = jnp.minimum(window.finished, window.costs.shape[0])
+    return window.costs.sum(0) / jnp.maximum(count, 1)
+
+
+def mean_length(previous: Float[Array, ""], rollout: Rollout) -> Float[Array, ""]:
+    """Mean length of the rollout's finished episodes; `previous` when none finished."""
+    count = rollout.done.sum()
+    return jnp.where(count > 0, jnp.sum(rollout.episode_length * rollout.done) / jnp.maximum(count, 1), previous)
