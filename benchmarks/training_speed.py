@@ -2,7 +2,8 @@
 
     python benchmarks/training_speed.py [--seeds 1 10] [--seconds 20] [--out benchmarks/results/training_speed.json]
 
-Needs only jax, numpy, equinox and optax; run it with PYTHONPATH=src where the package is not installed. Each measurement is a fresh process.
+Needs only jax, numpy, equinox and optax; run it with PYTHONPATH=src where the package is not installed. Each
+measurement is a fresh process.
 """
 
 from __future__ import annotations
@@ -84,7 +85,16 @@ def main() -> None:
     for seeds in args.seeds:
         with tempfile.TemporaryDirectory() as cache:
             for state in ("cold", "cached"):
-                command = [sys.executable, __file__, "--one", str(seeds), "--seconds", str(args.seconds), "--cache", cache]
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--one",
+                    str(seeds),
+                    "--seconds",
+                    str(args.seconds),
+                    "--cache",
+                    cache,
+                ]
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode:
                     raise SystemExit(done.stderr)
@@ -95,7 +105,10 @@ def main() -> None:
 
         args.out.parent.mkdir(parents=True, exist_ok=True)
         command = "python " + " ".join(sys.argv)
-        args.out.write_text(json.dumps({"command": command, "commit": source_commit(), "cores": os.cpu_count(), "rows": rows}, indent=1) + "\n")
+        args.out.write_text(
+            json.dumps({"command": command, "commit": source_commit(), "cores": os.cpu_count(), "rows": rows}, indent=1)
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

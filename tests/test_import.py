@@ -13,8 +13,13 @@ def best_of(count, *command):
 
 
 def test_importing_awavo_loads_no_jax_and_is_quick():
-    code = "import sys, time; t = time.perf_counter(); import awavo; print(time.perf_counter() - t, 'jax' in sys.modules)"
-    results = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split() for _ in range(3)]
+    code = (
+        "import sys, time; t = time.perf_counter(); import awavo; print(time.perf_counter() - t, 'jax' in sys.modules)"
+    )
+    results = [
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+        for _ in range(3)
+    ]
     assert all(loaded == "False" for _, loaded in results)
     assert min(float(t) for t, _ in results) < 0.3
 
@@ -25,7 +30,10 @@ def test_help_is_quick():
 
 def test_importing_gymnasium_loads_no_jax_through_us():
     code = "import sys, gymnasium; assert 'awavo/CartPole-v0' in gymnasium.registry; print('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == "False"
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+        == "False"
+    )
 
 
 def test_public_names_resolve():

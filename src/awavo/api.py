@@ -65,7 +65,7 @@ def train_iter(
     operator: Any = None,
     checkpoint_seconds: float = 20.0,
 ) -> Iterator[Progress]:
-    """Train step by step: a generator that yields a `Progress` after every chunk and goes on from `out` if it holds this run."""
+    """Train as a generator: a `Progress` after every chunk; goes on where the run in `out` stopped."""
     enable_cache()
     problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
     yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
@@ -104,7 +104,9 @@ def load(
         settings = resolve_config(TrainConfig(**stored))
     except TypeError as error:
         raise RunFolderError(f"'{folder}/config.json' does not fit this version of awavo ({error}).") from error
-    return Run(folder, settings, meta["fingerprint"], build_problem(settings, env=env, cost_fn=cost_fn, operator=operator))
+    return Run(
+        folder, settings, meta["fingerprint"], build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
+    )
 
 
 class Run:
@@ -132,7 +134,7 @@ class Run:
         return load_run(self.path)
 
     def act(self, obs: Any, *, seed: int | None = None, greedy: bool = True, key: Any = None) -> np.ndarray:
-        """Choose an action for one observation `[d]`, or actions for a batch `[B, d]`, with the policy of one seed (the first by default)."""
+        """Choose actions for one observation or a batch `[B, d]`, with the policy of one seed (default: the first)."""
         seed = self.seeds[0] if seed is None else seed
         if seed not in self.seeds:
             raise InputError(f"this run has no seed {seed}: it has {self.seeds[0]} to {self.seeds[-1]}.")
@@ -143,7 +145,9 @@ class Run:
         if not greedy and key is None:
             raise InputError("a stochastic action needs a random key: pass key=jax.random.key(0).")
         batch = np.atleast_2d(obs)
-        action, _ = self._act(jax.random.key(0) if key is None else key, self.states[seed - self.seeds[0]], batch, greedy)
+        action, _ = self._act(
+            jax.random.key(0) if key is None else key, self.states[seed - self.seeds[0]], batch, greedy
+        )
         return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
 
     def evaluate(self, episodes: int = 100, *, seed: int = EVALUATION_SEED) -> dict[str, Any]:
@@ -193,7 +197,9 @@ def _episodes(run: Run, episodes: int, greedy: bool, seed: int) -> list[Any]:
     act = jax.jit(lambda key, state, obs: problem.algorithm.act(key, state, obs, greedy)[0])
     try:
         return [
-            evaluate_host(host, lambda k, obs, s=state: np.asarray(act(k, s, obs)), episodes, seed + 2 * number + greedy)
+            evaluate_host(
+                host, lambda k, obs, s=state: np.asarray(act(k, s, obs)), episodes, seed + 2 * number + greedy
+            )
             for number, state in zip(run.seeds, run.states, strict=True)
         ]
     finally:

@@ -1,4 +1,4 @@
-"""The command line. Every command takes --json; exit code 0, 1 on a negative verdict, 2 on bad input, 130 when interrupted."""
+"""The command line. Exit codes: 0, 1 on a negative verdict, 2 on bad input, 130 when interrupted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Device:
 class Train:
     """Train an algorithm on a task. The same command again goes on where the run stopped."""
 
-    task: Annotated[Positional[str], arg(metavar="TASK", help="a task (see `awavo list`), a Gymnasium id, or bridge:ID")]
+    task: Annotated[
+        Positional[str], arg(metavar="TASK", help="a task (see `awavo list`), a Gymnasium id, or bridge:ID")
+    ]
     out: Annotated[Path | None, arg(help="run folder (default runs/TASK-ALGO)")] = None
     algo: Annotated[str, arg(help="algorithm (see `awavo list`)")] = "orpo-dr"
     preset: Annotated[str, arg(help="set of defaults: default or paper")] = "default"

@@ -182,7 +182,9 @@ def list_all(args: Any) -> int:
     for name, item in TASKS.items():
         spec = make_task(name).spec
         limits = dict(zip(spec.cost_names, spec.cost_limits, strict=True))
-        tasks.append({"name": name, "summary": item.summary, "source": item.source, "horizon": spec.horizon, "limits": limits})
+        tasks.append(
+            {"name": name, "summary": item.summary, "source": item.source, "horizon": spec.horizon, "limits": limits}
+        )
     algorithms = [{"name": n, "summary": i.summary, "source": i.source} for n, i in ALGORITHMS.items()]
     if args.json:
         _emit({"tasks": tasks, "algorithms": algorithms})
@@ -192,7 +194,13 @@ def list_all(args: Any) -> int:
 
     table = Table("task", "what", "costs and limits", "steps", "from")
     for t in tasks:
-        table.add_row(t["name"], t["summary"], ", ".join(f"{k} <= {v:g}" for k, v in t["limits"].items()), str(t["horizon"]), t["source"])
+        table.add_row(
+            t["name"],
+            t["summary"],
+            ", ".join(f"{k} <= {v:g}" for k, v in t["limits"].items()),
+            str(t["horizon"]),
+            t["source"],
+        )
     Console().print(table)
     table = Table("algorithm", "what", "from")
     for a in algorithms:

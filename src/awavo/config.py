@@ -1,7 +1,7 @@
 """Every configuration, as frozen dataclasses with checked fields; JSON in and out; a fingerprint.
 
-A field is declared with `setting`, which carries its help text and the values it accepts. Values are checked by `check_config`
-before anything is compiled or written.
+A field is declared with `setting`, which carries its help text and the values it accepts. Values are checked by
+`check_config` before anything is compiled or written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from typing import Any, TypeVar, get_type_hints
 
 from awavo.errors import ConfigError, UnknownNameError, did_you_mean
 
-__all__ = ["OrpoDrConfig", "TrainConfig", "check_config", "config_from_mapping", "fingerprint", "parse_value", "setting"]
+__all__ = [
+    "OrpoDrConfig",
+    "TrainConfig",
+    "check_config",
+    "config_from_mapping",
+    "fingerprint",
+    "parse_value",
+    "setting",
+]
 
 T = TypeVar("T")
 
@@ -53,20 +61,26 @@ class OrpoDrConfig:
     operator: str = setting("log", "operator F between likelihoods and returns", choices=("log", "affine", "power"))
     temperature: float = setting(0.15, "lam of the log operator, as a share of the return's range", low=1e-6, high=1e3)
     kappa: float = setting(0.1, "exponent of the power operator", low=1e-3, high=1e3)
-    bound_margin: float = setting(0.05, "safety margin of the return bounds, as a share of the range", low=0.0, high=10.0)
+    bound_margin: float = setting(
+        0.05, "safety margin of the return bounds, as a share of the range", low=0.0, high=10.0
+    )
     rectify: str = setting("posterior", "how a violated constraint acts", choices=("posterior", "hard"))
     tolerance: float = setting(0.5, "tolerance tau_c on every limit", low=0.0, high=1e9)
     window: int = setting(16, "finished episodes W in the constraint estimate", low=1, high=100_000)
     weight_initial: float = setting(0.2, "posterior: first weight of each constraint", low=0.0, high=1e6)
     weight_min: float = setting(0.05, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
     weight_max: float = setting(20.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
-    weight_growth: float = setting(0.012, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0)
-    weight_decay: float = setting(0.0024, "posterior: decay of a satisfied constraint's weight per rollout", low=0.0, high=10.0)
+    weight_growth: float = setting(
+        0.012, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
+    )
+    weight_decay: float = setting(
+        0.0024, "posterior: decay of a satisfied constraint's weight per rollout", low=0.0, high=10.0
+    )
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run: a task, an algorithm, a budget, seeds. `algo_options` holds every setting of the algorithm, resolved."""
+    """One training run. Resolved, `algo_options` holds every setting of the algorithm."""
 
     task: str = setting("cartpole", "name of a task, a Gymnasium id, or bridge:ID")
     algo: str = setting("orpo-dr", "name of an algorithm")
@@ -119,11 +133,13 @@ def check_config(config: T) -> T:
         for element in value if isinstance(value, tuple) else (value,):
             if element is None or isinstance(element, Mapping):
                 continue
-            if low is not None and element < low or high is not None and element > high:
+            if (low is not None and element < low) or (high is not None and element > high):
                 bounds = f">= {low:g}" if high is None else f"between {low:g} and {high:g}"
                 raise ConfigError(f"{item.name}={element!r} is out of range: expected a value {bounds}.")
             if choices and element not in choices:
-                raise ConfigError(f"{item.name}={element!r} is not one of {', '.join(choices)}.{did_you_mean(str(element), choices)}")
+                raise ConfigError(
+                    f"{item.name}={element!r} is not one of {', '.join(choices)}.{did_you_mean(str(element), choices)}"
+                )
         values[item.name] = value
     return dataclasses.replace(config, **values)  # type: ignore[type-var]
 

@@ -1,4 +1,4 @@
-"""Is everything here that is needed, and does it compute the right numbers?"""
+"""Look whether everything needed is here and computes the right numbers."""
 
 from __future__ import annotations
 
@@ -26,20 +26,32 @@ def examine() -> list[dict[str, Any]]:
 
     device = device_info()
     cache = enable_cache()
-    findings = [
-        {"name": name, "ok": True, "detail": version} for name, version in versions().items()
-    ]
+    findings = [{"name": name, "ok": True, "detail": version} for name, version in versions().items()]
     findings += [
-        {"name": "device", "ok": True, "detail": f"{device['platform']} {device['kind']} x{device['count']}, {device['cores']} cores"},
+        {
+            "name": "device",
+            "ok": True,
+            "detail": f"{device['platform']} {device['kind']} x{device['count']}, {device['cores']} cores",
+        },
         {"name": "arithmetic", "ok": float32_rows_are_right(), "detail": "batched float32 products"},
         {
             "name": "compilation cache",
             "ok": cache is not None,
-            "detail": str(cache) if cache else f"{cache_folder()} cannot be used: make it yours alone (chmod 700), or set AWAVO_CACHE_DIR",
+            "detail": str(cache)
+            if cache
+            else f"{cache_folder()} cannot be used: make it yours alone (chmod 700), or set AWAVO_CACHE_DIR",
         },
     ]
     free = shutil.disk_usage(".").free / 2**30
     findings.append({"name": "disk", "ok": free > 1, "detail": f"{free:.1f} GiB free in the current folder"})
     browser = shutil.which("chromium") or shutil.which("google-chrome")
-    findings.append({"name": "browser", "ok": True, "detail": "found (for tests of the report page)" if browser else "none (only tests of the report page need one)"})
+    findings.append(
+        {
+            "name": "browser",
+            "ok": True,
+            "detail": "found (for tests of the report page)"
+            if browser
+            else "none (only tests of the report page need one)",
+        }
+    )
     return findings

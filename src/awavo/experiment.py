@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -30,12 +30,12 @@ class Problem(NamedTuple):
 
 
 def load_preset(algo: str, preset: str, task: str) -> dict[str, Any]:
-    """The settings a preset gives for a task: its `*` entry, then the task's own."""
+    """Settings of a preset: its `*` entry, then the task's own (`gymnasium` for environments from elsewhere)."""
     file = resources.files("awavo").joinpath("presets", f"{algo}.json")
     presets = json.loads(file.read_text()) if file.is_file() else {"default": {"*": {}}}
     if preset not in presets:
         raise UnknownNameError(f"algorithm '{algo}' has no preset '{preset}'.{did_you_mean(preset, presets)}")
-    return {**presets[preset].get("*", {}), **presets[preset].get(task, {})}
+    return {**presets[preset].get("*", {}), **presets[preset].get(task if task in TASKS else "gymnasium", {})}
 
 
 def resolve_config(config: TrainConfig) -> TrainConfig:
@@ -50,7 +50,9 @@ def resolve_config(config: TrainConfig) -> TrainConfig:
         settings = dataclasses.replace(settings, replay_capacity=-(-wanted // per_rollout) * per_rollout)
     if config.cost_limits is not None and config.cost_sum_limit is not None:
         raise ConfigError("both cost limits and a limit on their sum were given: give one of the two.")
-    return dataclasses.replace(config, algo_options=dataclasses.asdict(settings), task_options=dict(config.task_options))
+    return dataclasses.replace(
+        config, algo_options=dataclasses.asdict(settings), task_options=dict(config.task_options)
+    )
 
 
 def settings_class(algo: str) -> type[Any]:
@@ -146,7 +148,9 @@ def import_function(path: str | None) -> Callable[..., Any] | None:
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"cost_fn='{path}' cannot be imported ({error}): expected MODULE:FUNCTION on the Python path.") from error
+        raise InputError(
+            f"cost_fn='{path}' cannot be imported ({error}): expected MODULE:FUNCTION on the Python path."
+        ) from error
     if not callable(function):
         raise InputError(f"cost_fn='{path}' is not a function.")
     return function

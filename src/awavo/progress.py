@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress as Bar, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
@@ -24,14 +25,16 @@ class _Speed(ProgressColumn):
 
 
 def show_progress(updates: Iterable[Progress], *, quiet: bool = False) -> Progress:
-    """Draw training's progress on stderr and return the last update; lines instead of a bar where stderr is no terminal."""
+    """Draw progress on stderr (lines where that is no terminal) and return the last update."""
     console = Console(stderr=True)
     last = None
     if quiet or not console.is_terminal:
         for count, last in enumerate(updates):
             _print_notes(console, last, count)
             if not quiet and (count % LINE_EVERY == 0 or last.phase != "training"):
-                console.print(f"{last.phase:<9} {last.env_steps:>9}/{last.total_steps} {_recent(last)}", highlight=False)
+                console.print(
+                    f"{last.phase:<9} {last.env_steps:>9}/{last.total_steps} {_recent(last)}", highlight=False
+                )
     else:
         with Bar(
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
@@ -85,7 +88,7 @@ def show_evaluation(result: Mapping[str, Any], task: str, algo: str) -> None:
     console.print(table)
     entry = result["greedy"]
     console.print(
-        f"{entry['episodes_per_seed']} fresh episodes a seed; a seed counts as within its limits up to the tolerance {entry['tolerance']:g}.",
+        f"{entry['episodes_per_seed']} fresh episodes a seed; tolerance {entry['tolerance']:g} on each limit.",
         style="dim",
     )
 

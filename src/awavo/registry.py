@@ -43,6 +43,30 @@ ALGORITHMS = {
         "Xu et al. 2021",
         "awavo.baseline_configs:CrpoConfig",
     ),
+    "pcpo": Entry(
+        "awavo.algorithms.pcpo:pcpo",
+        "trust-region step, then projection onto the limits",
+        "Yang et al. 2020",
+        "awavo.baseline_configs:PcpoConfig",
+    ),
+    "cpo": Entry(
+        "awavo.algorithms.cpo:cpo",
+        "best step inside the trust region and the limits",
+        "Achiam et al. 2017",
+        "awavo.baseline_configs:CpoConfig",
+    ),
+    "trpo-ipo": Entry(
+        "awavo.algorithms.trpo_ipo:trpo_ipo",
+        "log barrier on every limit, trust-region steps",
+        "Liu et al. 2020",
+        "awavo.baseline_configs:TrpoIpoConfig",
+    ),
+    "trpo-lagrangian": Entry(
+        "awavo.algorithms.trpo_lagrangian:trpo_lagrangian",
+        "Lagrangian with dual ascent or PID multipliers, trust-region steps",
+        "Ray et al. 2019, Stooke et al. 2020",
+        "awavo.baseline_configs:TrpoLagrangianConfig",
+    ),
 }
 
 

@@ -71,7 +71,8 @@ def run_training(
 ) -> Iterator[Progress]:
     """Train (or go on training) and yield between chunks; `out=None` keeps everything in memory.
 
-    A stop signal (Ctrl-C, SIGTERM) lets the chunk in flight finish, saves, and ends the iteration with the phase "interrupted".
+    A stop signal (Ctrl-C, SIGTERM) lets the chunk in flight finish, saves, and ends the iteration with the phase
+    "interrupted".
     """
     with _locked(out), _stop_flag() as stopping:
         yield from _train(config, problem, out, checkpoint_seconds, stopping)
@@ -95,7 +96,8 @@ def _train(
     def progress(phase: str, speed: float = 0.0) -> Progress:
         return Progress(
             phase, iteration * per_iteration, total * per_iteration, config.seeds, speed, runner.compile_seconds,
-            recorder.recent(), dict(zip(spec.cost_names, spec.cost_limits, strict=True)), notes, start_iteration * per_iteration,
+            recorder.recent(), dict(zip(spec.cost_names, spec.cost_limits, strict=True)), notes, start_iteration *
+            per_iteration,
         )  # fmt: skip
 
     def save() -> None:
@@ -103,7 +105,12 @@ def _train(
             return
         recorder.write(out)
         write_checkpoint(
-            out / "checkpoints", seeds, runner.states, fingerprint=mark, iteration=iteration, env_steps=iteration * per_iteration
+            out / "checkpoints",
+            seeds,
+            runner.states,
+            fingerprint=mark,
+            iteration=iteration,
+            env_steps=iteration * per_iteration,
         )
 
     if iteration < total:
@@ -132,10 +139,16 @@ def _train(
 
 
 def record_chunk(
-    recorder: Recorder, seed: int, output: ChunkOutput, iteration: int, per_iteration: int, cost_names: tuple[str, ...], speed: float
+    recorder: Recorder,
+    seed: int,
+    output: ChunkOutput,
+    iteration: int,
+    per_iteration: int,
+    cost_names: tuple[str, ...],
+    speed: float,
 ) -> None:
     """Turn the arrays of one chunk into rows."""
-    count, length, num_envs = output.done.shape
+    count, _length, num_envs = output.done.shape
     ends = (iteration + 1 + np.arange(count)) * per_iteration
     done = output.done
     finished = done.sum((1, 2))
@@ -173,7 +186,9 @@ def _resume(
     recorder.load(out, checkpoint.env_steps)
     seeds = range(config.seed, config.seed + config.seeds)
     templates = [jax.eval_shape(lambda s=state: s) for state in runner.states]
-    runner.states = [restore(seed_arrays(checkpoint, s), t, checkpoint.path) for s, t in zip(seeds, templates, strict=True)]
+    runner.states = [
+        restore(seed_arrays(checkpoint, s), t, checkpoint.path) for s, t in zip(seeds, templates, strict=True)
+    ]
     return checkpoint.iteration, tuple(refused)
 
 

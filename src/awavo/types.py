@@ -1,7 +1,8 @@
 """The shapes everything shares: environments, rollouts, algorithms, estimates.
 
 Arrays are time-major `[T, E, ...]` (time, environment); costs are `[..., C]` even when C = 1.
-The seed axis is added outside. This module imports no jax.
+The seed axis is added outside. Fields typed `Any` hold arrays of jax, or of numpy where the environment lives on the
+host. This module imports no jax.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from jax import Array
+
 
 __all__ = [
     "ActionSpace",
@@ -73,12 +75,12 @@ class Timestep(NamedTuple):
     of the episode that ended; otherwise both are equal.
     """
 
-    obs: Array
-    reward: Array
-    costs: Array
-    terminated: Array
-    truncated: Array
-    final_obs: Array
+    obs: Any
+    reward: Any
+    costs: Any
+    terminated: Any
+    truncated: Any
+    final_obs: Any
 
 
 class Env(NamedTuple):
@@ -95,22 +97,22 @@ class Env(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """T steps of E environments. The `episode_*` fields are totals so far; they are those of a whole episode where `done`."""
+    """T steps of E environments. The `episode_*` fields are totals so far: of a whole episode where `done`."""
 
-    obs: Array
-    action: Array
+    obs: Any
+    action: Any
     extras: Any
-    reward: Array
-    costs: Array
-    terminated: Array
-    truncated: Array
-    next_obs: Array
-    episode_return: Array
-    episode_costs: Array
-    episode_length: Array
+    reward: Any
+    costs: Any
+    terminated: Any
+    truncated: Any
+    next_obs: Any
+    episode_return: Any
+    episode_costs: Any
+    episode_length: Any
 
     @property
-    def done(self) -> Array:
+    def done(self) -> Any:
         """Where an episode ended, for whichever reason."""
         return self.terminated | self.truncated
 

@@ -33,13 +33,15 @@ def toy_rollout(seed=0, spec=SPEC, costs=0.0, terminated=False, truncated=False,
     reward = rng.normal(size=(steps, envs)).astype(np.float32)
     step_costs = rng.uniform(size=(steps, envs, 2)).astype(np.float32)
     return jax.tree.map(jnp.asarray, Rollout(
-        obs, action, (), reward, step_costs, last if terminated else flags, last if truncated or not terminated else flags,
-        obs + 1, reward, episode_costs, length,
+        obs, action, (), reward, step_costs, last if terminated else flags, last if truncated or not terminated else
+        flags, obs + 1, reward, episode_costs, length,
     ))  # fmt: skip
 
 
 def moved(before, after):
-    return max(float(jnp.abs(a - b).max()) for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True))
+    return max(
+        float(jnp.abs(a - b).max()) for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    )
 
 
 @pytest.mark.parametrize("spec", [SPEC, CONTINUOUS], ids=["discrete", "continuous"])
@@ -61,7 +63,9 @@ def test_gradient_reaches_every_layer_of_actor_and_critic(spec, rectify, costs):
 @pytest.mark.parametrize("branch", ["feasible", "violated"])
 def test_actor_prefers_what_the_branch_asks_for(branch):
     """Action 1 earns more and costs more: feasible, it becomes likelier; violated under `hard`, less likely."""
-    algorithm = orpo_dr(SPEC, dataclasses.replace(CONFIG, rectify="hard", num_updates=200, actor_lr=1e-2, critic_lr=1e-2, discount=0.0))
+    algorithm = orpo_dr(
+        SPEC, dataclasses.replace(CONFIG, rectify="hard", num_updates=200, actor_lr=1e-2, critic_lr=1e-2, discount=0.0)
+    )
     state = algorithm.init(jax.random.key(0))
     rollout = toy_rollout(costs=0.0 if branch == "feasible" else 100.0)
     bonus = rollout.action.astype(jnp.float32)
@@ -72,7 +76,7 @@ def test_actor_prefers_what_the_branch_asks_for(branch):
 
 
 def test_truncation_bootstraps_and_termination_does_not():
-    """Reward 1 in a one-state world: the value is 1 / (1 - gamma) through time limits, and 1 where every step terminates."""
+    """Reward 1 in a one-state world is worth 1 / (1 - gamma) through time limits, 1 where steps terminate."""
     config = dataclasses.replace(CONFIG, discount=0.9, num_updates=1500, critic_lr=3e-3, polyak=0.05, value_scale=5.0)
     values = {}
     for kind in ("terminated", "truncated"):
@@ -81,7 +85,11 @@ def test_truncation_bootstraps_and_termination_does_not():
         obs, ones = jnp.zeros_like(rollout.obs), jnp.ones_like(rollout.reward)
         flags = jnp.ones_like(rollout.terminated)
         rollout = rollout._replace(
-            obs=obs, next_obs=obs, reward=ones, terminated=flags & (kind == "terminated"), truncated=flags & (kind == "truncated")
+            obs=obs,
+            next_obs=obs,
+            reward=ones,
+            terminated=flags & (kind == "terminated"),
+            truncated=flags & (kind == "truncated"),
         )
         state, _ = algorithm.learn(jax.random.key(1), algorithm.init(jax.random.key(0)), rollout)
         critic = state.learner.critic

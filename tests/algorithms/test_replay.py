@@ -12,7 +12,19 @@ def rollout(start, steps=2, envs=2):
     number = jnp.arange(start, start + steps * envs, dtype=jnp.float32).reshape(steps, envs)
     obs = jnp.stack([number, -number], -1)
     flags = jnp.zeros((steps, envs), bool)
-    return Rollout(obs, number.astype(jnp.int32), (), number, number[..., None] * 2, flags, flags, obs + 0.5, number, number[..., None], number)
+    return Rollout(
+        obs,
+        number.astype(jnp.int32),
+        (),
+        number,
+        number[..., None] * 2,
+        flags,
+        flags,
+        obs + 0.5,
+        number,
+        number[..., None],
+        number,
+    )
 
 
 def test_rows_keep_together_and_the_oldest_goes_first():

@@ -2,7 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from awavo.errors import InputError, UnknownNameError
 from awavo.inference.operators import check_operator, make_operator, operator_from_maps
@@ -28,7 +29,12 @@ def test_maps_are_inverse_and_ordered(name, range_, share):
     log_p = operator.reward_log_likelihood(value, low, high)
     assert log_p <= 1e-5
     np.testing.assert_allclose(operator.reward(log_p, low, high), value, rtol=1e-4, atol=1e-3 * (high - low))
-    np.testing.assert_allclose(operator.cost(operator.cost_log_likelihood(value, low, high), low, high), value, rtol=1e-4, atol=1e-3 * (high - low))
+    np.testing.assert_allclose(
+        operator.cost(operator.cost_log_likelihood(value, low, high), low, high),
+        value,
+        rtol=1e-4,
+        atol=1e-3 * (high - low),
+    )
     better = min(value + 0.05 * (high - low), high)
     assert operator.reward_log_likelihood(better, low, high) >= log_p
     assert operator.cost_log_likelihood(better, low, high) <= operator.cost_log_likelihood(value, low, high)

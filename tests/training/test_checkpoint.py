@@ -4,10 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from awavo.errors import CheckpointError, RunFolderError
-from awavo.training.checkpoint import flatten, latest_checkpoint, read_checkpoint, restore, seed_arrays, write_checkpoint
+from awavo.training.checkpoint import (
+    flatten,
+    latest_checkpoint,
+    read_checkpoint,
+    restore,
+    seed_arrays,
+    write_checkpoint,
+)
 
 
 def state(scale=1.0):
@@ -21,7 +29,9 @@ def state(scale=1.0):
 
 
 def write(folder, steps, scale=1.0, mark="abc"):
-    return write_checkpoint(folder, [0, 7], [state(scale), state(-scale)], fingerprint=mark, iteration=steps // 10, env_steps=steps)
+    return write_checkpoint(
+        folder, [0, 7], [state(scale), state(-scale)], fingerprint=mark, iteration=steps // 10, env_steps=steps
+    )
 
 
 def test_round_trip_is_exact(tmp_path):
@@ -75,15 +85,20 @@ def test_the_previous_one_is_used_and_the_refusal_is_told(tmp_path):
     newer = write(tmp_path, 200, scale=2.0)
     newer.write_bytes(newer.read_bytes()[:-3])
     found, refused = latest_checkpoint(tmp_path, "abc")
-    assert found is not None and found.env_steps == 100
-    assert len(refused) == 1 and "step-000000000200" in refused[0]
+    assert found is not None
+    assert found.env_steps == 100
+    assert len(refused) == 1
+    assert "step-000000000200" in refused[0]
 
 
 def test_two_are_kept_and_leftovers_are_ignored(tmp_path):
     for steps in (100, 200, 300):
         write(tmp_path, steps)
     (tmp_path / ".step-000000000400.safetensors.1.tmp").write_bytes(b"half")
-    assert sorted(p.name for p in tmp_path.glob("step*")) == ["step-000000000200.safetensors", "step-000000000300.safetensors"]
+    assert sorted(p.name for p in tmp_path.glob("step*")) == [
+        "step-000000000200.safetensors",
+        "step-000000000300.safetensors",
+    ]
     assert latest_checkpoint(tmp_path, "abc")[0].env_steps == 300
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from awavo.training.checkpoint import latest_checkpoint
 
-OPTIONS = ["--steps", "6400", "--seeds", "2", "--option", "num_envs=4", "--option", "rollout_length=16", "--option", "num_updates=4",
-           "--option", "hidden=16", "--option", "num_quantiles=4", "--option", "batch_size=16", "--checkpoint-seconds", "0"]  # fmt: skip
+SETTINGS = ("num_envs=4", "rollout_length=16", "num_updates=4", "hidden=16", "num_quantiles=4", "batch_size=16")
+OPTIONS = ["--steps", "6400", "--seeds", "2", "--checkpoint-seconds", "0"]
+OPTIONS += [word for setting in SETTINGS for word in ("--option", setting)]
 
 
 def command(out):
@@ -23,7 +24,8 @@ def command(out):
 
 def arrays(out):
     found, refused = latest_checkpoint(out / "checkpoints")
-    assert found is not None and not refused
+    assert found is not None
+    assert not refused
     assert found.env_steps == 6400
     return found.arrays
 
@@ -71,7 +73,8 @@ def test_a_stop_signal_saves(straight, tmp_path, number):
         pytest.skip("the run ended before the signal came")
     assert process.returncode == 130
     found, _ = latest_checkpoint(out / "checkpoints")
-    assert found is not None and found.env_steps == summary["env_steps"]
+    assert found is not None
+    assert found.env_steps == summary["env_steps"]
     subprocess.run(command(out), check=True, capture_output=True)
     assert same(arrays(straight), arrays(out))
 

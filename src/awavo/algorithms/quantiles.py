@@ -1,6 +1,7 @@
 r"""The distributional Bellman operator on quantiles (Appendix C).
 
-Midpoints :math:`\hat\tau_j = (j - 1/2) / M`. With :math:`\theta_j` the quantiles of Z and targets :math:`y_k = h + \gamma \bar Z_k`,
+Midpoints :math:`\hat\tau_j = (j - 1/2) / M`. With :math:`\theta_j` the quantiles of Z and targets :math:`y_k = h +
+\gamma \bar Z_k`,
 
 .. math::
     L = \frac{1}{M} \sum_j \sum_k |\hat\tau_j - 1[y_k < \theta_j]| \, \ell_\kappa(y_k - \theta_j) / \kappa
@@ -25,7 +26,7 @@ def midpoints(num_quantiles: int) -> Float[Array, " M"]:
 def bellman_targets(
     signals: Float[Array, "B S"], next_quantiles: Float[Array, "B S M"], terminated: Bool[Array, " B"], discount: float
 ) -> Float[Array, "B S M"]:
-    """y = h + gamma * (1 - terminated) * Z(s', a'): truncation bootstraps, termination does not."""
+    """Y = h + gamma * (1 - terminated) * Z(s', a'): truncation bootstraps, termination does not."""
     return signals[..., None] + discount * jnp.where(terminated[:, None, None], 0.0, next_quantiles)
 
 

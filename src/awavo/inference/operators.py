@@ -1,12 +1,14 @@
 r"""Operators F between an optimality likelihood p in (0, 1] and a return (Section 4.2, Conditions i and ii).
 
-An operator is a pair of mutually inverse maps for the reward and a pair for the costs. With [low, high] the range of the return,
+An operator is a pair of mutually inverse maps for the reward and a pair for the costs. With [low, high] the range of
+the return,
 
 .. math::
-    F_r : (0, 1] \to [r_{min}, r_{max}] \text{ increasing}, \qquad F_g : (0, 1] \to [g_{min}, g_{max}] \text{ decreasing}.
+    F_r : (0, 1] \to [r_{min}, r_{max}] \text{ increasing}, \qquad F_g : (0, 1] \to [g_{min}, g_{max}] \text{
+    decreasing}.
 
-Everything is computed in log p: with the log operator the likelihood of the worst return is exp(-range / lam), far below the
-smallest float.
+Everything is computed in log p: with the log operator the likelihood of the worst return is exp(-range / lam), far
+below the smallest float.
 
 ======  ==========================================  =====================================
 name    F_r(p)                                      F_g(p)
@@ -27,7 +29,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
@@ -138,14 +140,17 @@ def check_operator(operator: Operator, *, num_points: int = 20_001) -> None:
         worst = int(np.argmax(np.abs(back - p)))
         if not abs(back[worst] - p[worst]) <= 1e-3:
             raise InputError(
-                f"operator '{operator.name}': the {kind} maps are not inverse to each other: p = {p[worst]:.4g} comes back "
-                f"as {back[worst]:.4g}; pass F and its inverse."
+                f"operator '{operator.name}': the {kind} maps are not inverse to each other: p = {p[worst]:.4g} "
+                f"comes back as {back[worst]:.4g}; pass F and its inverse."
             )
 
 
 def _check_monotone(kind: str, p: np.ndarray, values: np.ndarray, sign: float) -> None:
     if not np.all(np.isfinite(values)):
-        raise InputError(f"the {kind} operator is not finite at p = {p[np.argmin(np.isfinite(values))]:.4g}; it must be finite on (0, 1].")
+        raise InputError(
+            f"the {kind} operator is not finite at p = {p[np.argmin(np.isfinite(values))]:.4g}: "
+            "it must be finite on (0, 1]."
+        )
     steps = sign * np.diff(values)
     worst = int(np.argmin(steps))
     if steps[worst] < -1e-5:
@@ -157,7 +162,8 @@ def _check_monotone(kind: str, p: np.ndarray, values: np.ndarray, sign: float) -
     jump = int(np.argmax(steps))
     if steps[jump] > 0.05 * max(np.ptp(values), 1e-9):
         raise InputError(
-            f"the {kind} operator jumps by {steps[jump]:.4g} between p = {p[jump]:.6g} and {p[jump + 1]:.6g}; it must be continuous."
+            f"the {kind} operator jumps by {steps[jump]:.4g} between p = {p[jump]:.6g} and {p[jump + 1]:.6g}: "
+            "it must be continuous."
         )
 
 

@@ -44,7 +44,13 @@ class QuantileCritic(eqx.Module):
 
 
 def quantile_critic(
-    key: Array, obs_dim: int, space: ActionSpace, hidden: Sequence[int], num_signals: int, num_quantiles: int, scale: float
+    key: Array,
+    obs_dim: int,
+    space: ActionSpace,
+    hidden: Sequence[int],
+    num_signals: int,
+    num_quantiles: int,
+    scale: float,
 ) -> QuantileCritic:
     """Draw a critic that starts close to zero."""
     per_action = num_signals * num_quantiles

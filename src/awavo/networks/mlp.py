@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -16,8 +17,8 @@ __all__ = ["MLP", "mlp"]
 class MLP(eqx.Module):
     """Fully connected layers with one activation between them, applied to the last axis."""
 
-    weights: tuple[Float[Array, "..."], ...]
-    biases: tuple[Float[Array, "..."], ...]
+    weights: tuple[Float[Array, ...], ...]
+    biases: tuple[Float[Array, ...], ...]
     activation: str = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "... d"]) -> Float[Array, "... k"]:
@@ -32,7 +33,7 @@ def mlp(key: Array, sizes: Sequence[int], *, activation: str = "relu", output_sc
     """Draw an MLP of the given layer sizes: He-uniform hidden layers, output layer scaled by `output_scale`."""
     weights, biases = [], []
     keys = jax.random.split(key, len(sizes) - 1)
-    for layer, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         last = layer == len(sizes) - 2
         bound = (output_scale if last else math.sqrt(2.0)) * math.sqrt(3.0 / fan_in)
         weights.append(jax.random.uniform(keys[layer], (fan_in, fan_out), minval=-bound, maxval=bound))

@@ -11,9 +11,9 @@ __all__ = ["RunningStatistics", "normalize", "running_statistics", "update_stati
 
 
 class RunningStatistics(NamedTuple):
-    """Count, mean and sum of squared deviations of every component."""
+    """Number of observations, mean and sum of squared deviations of every component."""
 
-    count: Float[Array, ""]
+    total: Float[Array, ""]
     mean: Float[Array, " d"]
     deviation: Float[Array, " d"]
 
@@ -29,17 +29,17 @@ def update_statistics(stats: RunningStatistics, batch: Float[Array, "... d"]) ->
     size = batch.shape[0]
     mean = batch.mean(0)
     deviation = jnp.sum((batch - mean) ** 2, 0)
-    count = stats.count + size
+    count = stats.total + size
     delta = mean - stats.mean
     return RunningStatistics(
         count,
         stats.mean + delta * size / count,
-        stats.deviation + deviation + delta**2 * stats.count * size / count,
+        stats.deviation + deviation + delta**2 * stats.total * size / count,
     )
 
 
 def normalize(stats: RunningStatistics, obs: Float[Array, "... d"]) -> Float[Array, "... d"]:
     """Centre and scale, clipped to ten standard deviations; constant components are only centred."""
-    variance = stats.deviation / jnp.maximum(stats.count, 1.0)
+    variance = stats.deviation / jnp.maximum(stats.total, 1.0)
     std = jnp.where(variance > 1e-8, jnp.sqrt(jnp.maximum(variance, 1e-8)), 1.0)
     return jnp.clip((obs - stats.mean) / std, -10.0, 10.0)

@@ -1,14 +1,15 @@
 """Constrained Acrobot: swing the tip up while sparing torque that drives a link anticlockwise.
 
-The physics is Gymnasium's `classic_control` Acrobot ("book" version, one Runge-Kutta step of 0.2 s). The paper's reward text and the code
-its experiments descend from disagree, so both readings are keywords:
+The physics is Gymnasium's `classic_control` Acrobot ("book" version, one Runge-Kutta step of 0.2 s). The paper's
+reward text and the code its experiments descend from disagree, so both readings are keywords:
 
 * `height_threshold`: reward 1 while the tip is higher than this above the pivot (-0.5 lineage, 0.5 the text);
 * `on_reach`: when the tip passes height 1, re-draw the physics and go on ("reset", lineage), go on ("continue"), or
   end the episode ("terminate", Gymnasium's rule);
-* `gate`: "nonzero_torque" charges torque applied while a link swings anticlockwise (the text, with the second cost gated by torque
-  too: ungated, no policy meets the limit), "lineage" charges every action but index 0 while it swings clockwise, "none" leaves the
-  second cost ungated.
+* `gate`: "nonzero_torque" charges torque applied while a link swings anticlockwise (the text, with the second cost
+  gated by torque
+  too: ungated, no policy meets the limit), "lineage" charges every action but index 0 while it swings clockwise,
+  "none" leaves the second cost ungated.
 
 Costs are evaluated on the state in which the torque is applied.
 """
@@ -49,16 +50,11 @@ class AcrobotParams(NamedTuple):
     max_speed_2: float = 9 * math.pi
 
 
-def _rates(state: Float[Array, "4"], torque: Array, p: AcrobotParams) -> Float[Array, "4"]:
+def _rates(state: Float[Array, 4], torque: Array, p: AcrobotParams) -> Float[Array, 4]:
     angle_1, angle_2, speed_1, speed_2 = state
     sin_2, cos_2 = jnp.sin(angle_2), jnp.cos(angle_2)
     coupling = p.mass_2 * p.length_1 * p.center_2
-    d1 = (
-        p.mass_1 * p.center_1**2
-        + p.mass_2 * (p.length_1**2 + p.center_2**2)
-        + 2 * coupling * cos_2
-        + 2 * p.inertia
-    )
+    d1 = p.mass_1 * p.center_1**2 + p.mass_2 * (p.length_1**2 + p.center_2**2) + 2 * coupling * cos_2 + 2 * p.inertia
     d2 = p.mass_2 * p.center_2**2 + coupling * cos_2 + p.inertia
     phi2 = p.mass_2 * p.center_2 * p.gravity * jnp.cos(angle_1 + angle_2 - jnp.pi / 2)
     phi1 = (
@@ -78,7 +74,7 @@ def _wrap(angle: Array) -> Array:
     return angle - 2 * jnp.pi * jnp.round(angle / (2 * jnp.pi))
 
 
-def acrobot_dynamics(state: Float[Array, "4"], action: Array, params: AcrobotParams) -> Float[Array, "4"]:
+def acrobot_dynamics(state: Float[Array, 4], action: Array, params: AcrobotParams) -> Float[Array, 4]:
     """One Runge-Kutta step of (theta1, theta2, theta1', theta2') with torque -1, 0 or +1 held at the elbow."""
     torque = params.torque * (action - 1)
     dt = params.time_step
@@ -92,12 +88,12 @@ def acrobot_dynamics(state: Float[Array, "4"], action: Array, params: AcrobotPar
     return jnp.stack([_wrap(angle_1), _wrap(angle_2), speed_1, speed_2])
 
 
-def tip_height(state: Float[Array, "4"]) -> Float[Array, ""]:
+def tip_height(state: Float[Array, 4]) -> Float[Array, ""]:
     """Height of the tip above the pivot, from -2 (hanging) to 2."""
     return -jnp.cos(state[0]) - jnp.cos(state[0] + state[1])
 
 
-def acrobot_costs(state: Float[Array, "4"], action: Array, gate: str) -> Float[Array, "2"]:
+def acrobot_costs(state: Float[Array, 4], action: Array, gate: str) -> Float[Array, 2]:
     """Charge the action taken in `state`, by the chosen reading of the paper's text."""
     speeds = state[2:]
     if gate == "lineage":

@@ -63,7 +63,7 @@ def auto_reset(
 
 
 def sum_costs(env: Env, limit: float) -> Env:
-    """Replace the costs by their sum, bounded by one limit (the paper's plots use one limit on the accumulated cost)."""
+    """Replace the costs by their sum, bounded by one limit (as in the paper's plots)."""
     spec = env.spec._replace(cost_names=("total",), cost_limits=check_limits((limit,), ("total",)))
 
     def step(key, state, action, params):

@@ -1,7 +1,8 @@
 """Constrained CartPole: keep the pole up, out of five bands of the track and within six degrees.
 
 The physics is Gymnasium's `classic_control` CartPole (explicit Euler, 0.02 s); the costs are the paper's
-(`notation` page, task table): g1 = 1 while the cart is in a band, g2 = 1 while the pole leans by more than 6 degrees. Both are
+(`notation` page, task table): g1 = 1 while the cart is in a band, g2 = 1 while the pole leans by more than 6
+degrees. Both are
 evaluated on the state after the step. The cart starts inside the central band, so some g1 is unavoidable.
 """
 
@@ -38,9 +39,9 @@ class CartPoleParams(NamedTuple):
     cost_angle: float = 6 * math.pi / 180
 
 
-def cartpole_dynamics(state: Float[Array, "4"], action: Array, params: CartPoleParams) -> Float[Array, "4"]:
+def cartpole_dynamics(state: Float[Array, 4], action: Array, params: CartPoleParams) -> Float[Array, 4]:
     """One explicit Euler step of (x, x', theta, theta') under a push to the left (0) or right (1)."""
-    x, x_dot, theta, theta_dot = state
+    _x, x_dot, theta, theta_dot = state
     force = jnp.where(action == 1, params.force, -params.force)
     sin, cos = jnp.sin(theta), jnp.cos(theta)
     total_mass = params.cart_mass + params.pole_mass
@@ -53,7 +54,7 @@ def cartpole_dynamics(state: Float[Array, "4"], action: Array, params: CartPoleP
     return state + params.time_step * rates
 
 
-def cartpole_costs(state: Float[Array, "4"], params: CartPoleParams) -> Float[Array, "2"]:
+def cartpole_costs(state: Float[Array, 4], params: CartPoleParams) -> Float[Array, 2]:
     """g1: the cart stands in one of the (closed) bands; g2: the pole leans by more than `cost_angle`."""
     x, theta = state[0], state[2]
     bands = jnp.asarray(BANDS, state.dtype)

@@ -1,7 +1,7 @@
 """Finite constrained MDPs, small enough for exact work: random Garnets and a grid with hazards.
 
-`tabular(cmdp)` turns one into an environment with one-hot observations, so that the same algorithms run on it; `policy_values` gives the
-exact undiscounted episode totals of a policy by backward induction over the horizon.
+`tabular(cmdp)` turns one into an environment with one-hot observations, so that the same algorithms run on it;
+`policy_values` gives the exact undiscounted episode totals of a policy by backward induction over the horizon.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CMDP", "garnet", "garnet_cmdp", "hazard_grid", "hazard_grid_cmdp", "
 
 
 class CMDP(NamedTuple):
-    """A finite constrained MDP. `signals[0]` is the reward, `signals[1:]` are the costs; the process never terminates by itself."""
+    """A finite constrained MDP that never terminates by itself. `signals` are the reward, then the costs."""
 
     transition: Float[Array, "S A S"]
     signals: Float[Array, "1+C S A"]
@@ -62,7 +62,9 @@ def policy_values(cmdp: CMDP, policy: Float[Array, "S A"], horizon: int) -> Floa
     return values @ cmdp.initial
 
 
-def garnet_cmdp(num_states: int = 20, num_actions: int = 4, branching: int = 3, num_costs: int = 2, seed: int = 0) -> CMDP:
+def garnet_cmdp(
+    num_states: int = 20, num_actions: int = 4, branching: int = 3, num_costs: int = 2, seed: int = 0
+) -> CMDP:
     """Random CMDP: each (s, a) reaches `branching` random states with random weights; signals are uniform on [0, 1]."""
     if not 1 <= branching <= num_states:
         raise InputError(f"branching={branching} must lie between 1 and num_states={num_states}.")
@@ -98,7 +100,8 @@ def garnet(
 def hazard_grid_cmdp(size: int = 6, slip: float = 0.1) -> CMDP:
     """A square grid: +1 in the far corner, cost 1 on a diagonal of hazards, cost 0.2 for each move north or west.
 
-    The four actions move east, north, west, south and slip to a random one with probability `slip`; walls keep the place.
+    The four actions move east, north, west, south and slip to a random one with probability `slip`; walls keep the
+    place.
     """
     if size < 3 or not 0 <= slip < 1:
         raise InputError(f"size={size} must be >= 3 and slip={slip} in [0, 1).")

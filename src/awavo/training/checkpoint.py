@@ -1,7 +1,8 @@
-"""Checkpoints: the whole training state in one safetensors file, with a checksum, written so that a crash leaves the old one.
+"""Checkpoints: the whole training state in one safetensors file, checked and written in one piece.
 
-A file holds one array per leaf, named `<seed>/<path of the leaf>`, and in its header the fingerprint of the configuration, the step,
-and a BLAKE2 hash over names, types, shapes and bytes. Nothing in it is code and nothing is unpickled.
+A file holds one array per leaf, named `<seed>/<path of the leaf>`, and in its header the fingerprint of the
+configuration, the step, and a BLAKE2 hash over names, types, shapes and bytes. It is written beside its place, flushed
+and renamed, so that a crash leaves the one before. Nothing in it is code and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -43,7 +45,7 @@ def flatten(state: Any) -> dict[str, np.ndarray]:
 
 
 def _raw(leaf: Any) -> Any:
-    is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return jax.random.key_data(leaf) if is_key else leaf
 
 
@@ -60,11 +62,12 @@ def restore(arrays: Mapping[str, np.ndarray], template: Any, path: Path) -> Any:
 
 
 def _fit(array: np.ndarray, leaf: Any, name: str, path: Path) -> Any:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(array)
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.asarray(array))
     if array.shape != leaf.shape or array.dtype != leaf.dtype:
         raise CheckpointError(
-            f"'{path}' does not fit this run: '{name}' is {array.dtype}{list(array.shape)}, expected {leaf.dtype}{list(leaf.shape)}."
+            f"'{path}' does not fit this run: '{name}' is {array.dtype}{list(array.shape)}, "
+            f"expected {leaf.dtype}{list(leaf.shape)}."
         )
     return array
 
@@ -74,7 +77,7 @@ def _digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> st
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
-        digest.update(memoryview(array).cast("B") if array.size else b"")
+        digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
     return digest.hexdigest()
 
 
@@ -82,7 +85,9 @@ def write_checkpoint(
     folder: Path, seeds: Sequence[int], states: Sequence[Any], *, fingerprint: str, iteration: int, env_steps: int
 ) -> Path:
     """Write a checkpoint beside the others and drop all but the newest `KEEP`."""
-    arrays = {f"{seed}/{name}": a for seed, state in zip(seeds, states, strict=True) for name, a in flatten(state).items()}
+    arrays = {
+        f"{seed}/{name}": a for seed, state in zip(seeds, states, strict=True) for name, a in flatten(state).items()
+    }
     arrays = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}
     metadata = {"format": FORMAT, "fingerprint": fingerprint, "iteration": str(iteration), "env_steps": str(env_steps)}
     payload = save(arrays, {**metadata, "digest": _digest(arrays, metadata)})
@@ -99,7 +104,9 @@ def write_checkpoint(
     except OSError as error:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or error
-        raise RunFolderError(f"Cannot write '{path}': {reason}. The checkpoint before it is intact; free the space and run again.") from error
+        raise RunFolderError(
+            f"Cannot write '{path}': {reason}. The checkpoint before it is intact; free the space and run again."
+        ) from error
     for old in _listed(folder)[:-KEEP]:
         old.unlink(missing_ok=True)
     return path
@@ -122,7 +129,7 @@ def read_checkpoint(path: Path, fingerprint: str | None = None) -> Checkpoint:
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = dict(file.metadata() or {})
-            arrays = {name: file.get_tensor(name) for name in file.keys()}
+            arrays = {name: file.get_tensor(name) for name in file}
     except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({error}).") from error
     if metadata.get("format") != FORMAT:
@@ -132,7 +139,7 @@ def read_checkpoint(path: Path, fingerprint: str | None = None) -> Checkpoint:
         raise CheckpointError(f"'{path}' is damaged: its checksum does not match.")
     if fingerprint is not None and metadata["fingerprint"] != fingerprint:
         raise CheckpointError(
-            f"'{path}' belongs to another configuration (fingerprint {metadata['fingerprint']}, expected {fingerprint})."
+            f"'{path}' belongs to another configuration: fingerprint {metadata['fingerprint']}, not {fingerprint}."
         )
     return Checkpoint(arrays, int(metadata["iteration"]), int(metadata["env_steps"]), path)
 

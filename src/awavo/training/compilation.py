@@ -20,9 +20,10 @@ def cache_folder() -> Path:
 
 
 def enable_cache() -> Path | None:
-    """Keep compiled programs between runs. Cached programs are trusted code: a folder others can write to is not used."""
-    if jax.config.jax_compilation_cache_dir is not None:
-        return Path(jax.config.jax_compilation_cache_dir)
+    """Keep compiled programs between runs. They are trusted code: a folder others can write to is not used."""
+    chosen = getattr(jax.config, "jax_compilation_cache_dir", None)
+    if chosen is not None:
+        return Path(chosen)
     folder = cache_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -25,7 +25,9 @@ class Episodes(NamedTuple):
     lengths: Float[np.ndarray, " N"]
 
 
-def evaluate_env(env: Env, algorithm: Algorithm, num_episodes: int, greedy: bool) -> Callable[[Array, Any], EpisodeTotals]:
+def evaluate_env(
+    env: Env, algorithm: Algorithm, num_episodes: int, greedy: bool
+) -> Callable[[Array, Any], EpisodeTotals]:
     """Build `run(key, state)`: the first episode of each of `num_episodes` environments, to be jitted by the caller."""
 
     def run(key, state):
@@ -42,7 +44,12 @@ def evaluate_env(env: Env, algorithm: Algorithm, num_episodes: int, greedy: bool
             totals = jax.tree.map(lambda new, old: _where(running, new, old), counted, totals)
             return (env_state, out.obs, running & ~(out.terminated | out.truncated), totals), None
 
-        carry = (worker.env_state, worker.obs, jnp.ones(num_episodes, bool), zero_totals(num_episodes, env.spec.num_costs))
+        carry = (
+            worker.env_state,
+            worker.obs,
+            jnp.ones(num_episodes, bool),
+            zero_totals(num_episodes, env.spec.num_costs),
+        )
         carry, _ = jax.lax.scan(step, carry, jax.random.split(step_key, env.spec.horizon))
         return carry[3]
 
@@ -56,7 +63,7 @@ def _where(mask: Array, new: Array, old: Array) -> Array:
 def evaluate_host(
     host: VectorHost, act: Callable[[Array, np.ndarray], np.ndarray], num_episodes: int, seed: int
 ) -> Episodes:
-    """Run whole episodes on a host environment; each of the E environments plays the same number of them, so short ones are not favoured."""
+    """Run whole episodes, the same number in each of the E environments, so that short ones are not favoured."""
     quota = -(-num_episodes // host.num_envs)
     obs = host.reset(seed)
     num_costs = host.spec.num_costs

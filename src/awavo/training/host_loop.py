@@ -38,8 +38,8 @@ class VectorHost(Protocol):
 class HostRunner:
     """Seeds one after the other; each has its own environments.
 
-    A host environment's inner state cannot be saved: after an interruption its episodes start anew, with seeds that depend
-    on the iteration. Such a resumed run is valid, but not bit-equal to an uninterrupted one.
+    A host environment's inner state cannot be saved: after an interruption its episodes start anew, with seeds that
+    depend on the iteration. Such a resumed run is valid, but not bit-equal to an uninterrupted one.
     """
 
     def __init__(
@@ -51,9 +51,18 @@ class HostRunner:
         self._act = jax.jit(algorithm.act, static_argnums=3)
         self._learn = jax.jit(algorithm.learn, donate_argnums=1)
         init = jax.jit(lambda seed: _init(seed, algorithm))
-        self.states = [init(np.int32(seed)) for seed in seeds]
+        self._states: list[TrainState] = [init(np.int32(seed)) for seed in seeds]
         self._running: list[_Episodes | None] = [None] * len(seeds)
         self.compile_seconds = 0.0
+
+    @property
+    def states(self) -> list[TrainState]:
+        """One state per seed."""
+        return list(self._states)
+
+    @states.setter
+    def states(self, states: Sequence[TrainState]) -> None:
+        self._states = list(states)
 
     def compile(self) -> None:
         """Nothing ahead of time: the two programs compile on their first call, inside `run`."""
@@ -71,7 +80,7 @@ class HostRunner:
     def _advance(self, index: int, num_iterations: int) -> ChunkOutput:
         rows = []
         for _ in range(num_iterations):
-            state = self.states[index]
+            state = self._states[index]
             if self._running[index] is None:
                 self._running[index] = _Episodes(self._make_host(), self._seeds[index], int(state.iteration))
             episodes = self._running[index]
@@ -83,7 +92,7 @@ class HostRunner:
             if self.compile_seconds == 0.0:
                 jax.block_until_ready(info)
                 self.compile_seconds = time.perf_counter() - start
-            self.states[index] = TrainState(state.key, state.iteration + 1, learnt, None)
+            self._states[index] = TrainState(state.key, state.iteration + 1, learnt, None)
             rows.append(jax.tree.map(np.asarray, summarize(info, rollout)))
         return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
 

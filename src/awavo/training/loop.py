@@ -1,7 +1,7 @@
 """The training loop: one compiled chunk of iterations per seed, and the runners that hold the seed axis.
 
-An iteration is a rollout and one `learn`. Its random key is a function of the seed and the iteration's number alone, so where chunks begin and
-end, and where a run was interrupted, changes nothing in the numbers.
+An iteration is a rollout and one `learn`. Its random key is a function of the seed and the iteration's number alone,
+so where chunks begin and end, and where a run was interrupted, changes nothing in the numbers.
 """
 
 from __future__ import annotations
@@ -41,20 +41,27 @@ class TrainState(NamedTuple):
 
 
 class ChunkOutput(NamedTuple):
-    """What the host sees of n iterations of one seed: metrics `[n, ...]` and, per step, finished episodes `[n, T, E]`."""
+    """What the host sees of n iterations of one seed: metrics `[n, ...]`, and finished episodes `[n, T, E]`."""
 
     info: Any
-    done: Array
-    episode_return: Array
-    episode_costs: Array
-    episode_length: Array
+    done: Any
+    episode_return: Any
+    episode_costs: Any
+    episode_length: Any
 
 
 class Runner(Protocol):
     """The seed axis, whichever way it is run."""
 
-    states: list[Any]
     compile_seconds: float
+
+    @property
+    def states(self) -> list[Any]:
+        """One training state per seed."""
+        ...
+
+    @states.setter
+    def states(self, states: Sequence[Any]) -> None: ...
 
     def compile(self) -> None:
         """Make everything ready for `run`."""
@@ -108,8 +115,8 @@ def chunk_fn(
 class CompiledRunner:
     """Functional environments: the whole chunk is one program.
 
-    `map` runs one program per seed on a thread each, `vmap` all seeds in one program. On a CPU a map is faster and bit-equal to a single seed;
-    on a GPU vmap is many times faster.
+    `map` runs one program per seed on a thread each, `vmap` all seeds in one program. On a CPU a map is faster and
+    bit-equal to a single seed; on a GPU vmap is many times faster.
     """
 
     def __init__(
@@ -157,8 +164,9 @@ class CompiledRunner:
         unfinished = wait(futures, timeout=STALL_SECONDS * len(futures)).not_done
         if unfinished:
             raise TrainingStalledError(
-                f"{num_iterations} iterations did not finish within {STALL_SECONDS * len(futures):.0f} s; the compiled program hangs. Run the "
-                "same command again to go on from the last checkpoint, with XLA_FLAGS=--xla_cpu_enable_concurrency_optimized_scheduler=false."
+                f"{num_iterations} iterations did not finish within {STALL_SECONDS * len(futures):.0f} s: the compiled "
+                "program hangs. Run the same command again to go on from the last checkpoint, with "
+                "XLA_FLAGS=--xla_cpu_enable_concurrency_optimized_scheduler=false."
             )
         outputs = [future.result() for future in futures]
         if not self._vmap:
