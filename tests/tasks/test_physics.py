@@ -90,12 +90,11 @@ def test_cartpole_leaning_costs_beyond_six_degrees(degrees, cost):
     assert cartpole_costs(at(theta=math.radians(degrees)), CartPoleParams()).tolist() == [0, cost]
 
 
-def test_cartpole_costs_belong_to_the_state_after_the_step():
-    env = cartpole()
-    state = Clocked(jnp.array([0.11, -1.0, 0.0, 0.0], jnp.float32), jnp.zeros((), jnp.int32))
-    _, out = env.step(jax.random.key(0), state, jnp.int32(0), env.params)
-    assert abs(float(out.obs[0]) - 0.09) < 1e-6
-    assert out.costs.tolist() == [1, 0]
+def test_cartpole_costs_belong_to_the_state_after_the_step(random_cartpole):
+    _, obs, out = random_cartpole
+    costs = jax.jit(jax.vmap(jax.vmap(cartpole_costs, (0, None)), (0, None)))
+    np.testing.assert_array_equal(out.costs, costs(out.final_obs, CartPoleParams()))
+    assert (out.costs != costs(obs, CartPoleParams())).any((0, 1)).all()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ def test_tip_height():
 @pytest.mark.parametrize(("on_reach", "reward"), [("reset", 135), ("continue", 194)])
 def test_acrobot_policies_of_the_task_sheet(on_reach, reward):
     """One that never pays earns 135 (reset) or 194 (continue); no torque earns 0; a random one pays 168 and 167."""
-    number = 200
+    number = 100
     random = np.random.default_rng(0).integers(3, size=(500, number)).astype(np.int32)
     which = np.repeat([0, 1, 2], number)
     inputs = np.stack([np.broadcast_to(which, (500, 3 * number)), np.tile(random, 3)], -1)
@@ -145,7 +144,7 @@ def test_acrobot_policies_of_the_task_sheet(on_reach, reward):
     assert totals[zero].max() == 0
     assert costs[zero].max() == 0
     assert costs[pump].max() == 0
-    assert abs(totals[pump].mean() - reward) < 6
+    assert abs(totals[pump].mean() - reward) < 8
     np.testing.assert_allclose(costs[any_].mean(0), [168, 167], atol=5)
 
 
