@@ -2,6 +2,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 
 def best_of(count, *command):
     times = []
@@ -28,12 +30,17 @@ def test_help_is_quick():
     assert best_of(3, sys.executable, "-m", "awavo.cli", "--help") < 1.0
 
 
-def test_importing_gymnasium_loads_no_jax_through_us():
-    code = "import sys, gymnasium; assert 'awavo/CartPole-v0' in gymnasium.registry; print('jax' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
-        == "False"
-    )
+@pytest.mark.parametrize("order", ["awavo, gymnasium", "gymnasium, awavo"])
+def test_importing_awavo_registers_the_ids_and_loads_no_jax(order):
+    code = f"import sys, {order}; print('awavo/CartPole-v0' in gymnasium.registry, 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False"]
+
+
+def test_importing_awavo_does_not_import_gymnasium():
+    code = "import sys, awavo; print('gymnasium' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_public_names_resolve():

@@ -9,6 +9,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from awavo._gymnasium_hook import register_with_gymnasium
+
 # XLA logs a long false alarm whenever it loads a program from the compilation cache; errors still raise.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+register_with_gymnasium()
 
 _LAZY = {
     "Run": ("awavo.api", "Run"),

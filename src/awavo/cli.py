@@ -9,202 +9,24 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
+from awavo.errors import AwavoError, did_you_mean
 
-from awavo.errors import AwavoError
+__all__ = ["entry", "main"]
 
-__all__ = ["main"]
-
-JSON_HELP = "print one JSON line instead of text"
-Json = Annotated[bool, arg(help=JSON_HELP)]
-Pairs = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")]
-
-
-@dataclass
-class Device:
-    """Where to compute."""
-
-    device: Annotated[str, arg(help="auto, cpu or gpu")] = "auto"
-    gpu_memory: Annotated[str, arg(help="share of the GPU's memory to reserve, or 'grow'")] = "grow"
-    deterministic: Annotated[bool, arg(help="bit-reproducible GPU kernels (slower)")] = False
-
-    def apply(self) -> None:
-        """Set what jax reads when it is first imported."""
-        if self.device not in ("auto", "cpu", "gpu"):
-            raise AwavoError(f"--device {self.device} is not one of auto, cpu, gpu.")
-        flags = os.environ.get("XLA_FLAGS", "")
-        if self.device != "auto":
-            os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[self.device]
-        if self.gpu_memory == "grow":
-            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        else:
-            os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = self.gpu_memory
-        # Seeds run on threads of their own; threads inside each small matrix product only get in their way.
-        if "xla_cpu_multi_thread_eigen" not in flags:
-            flags += " --xla_cpu_multi_thread_eigen=false"
-        if self.deterministic:
-            flags += " --xla_gpu_deterministic_ops=true"
-        os.environ["XLA_FLAGS"] = flags.strip()
-
-
-@dataclass
-class Train:
-    """Train an algorithm on a task. The same command again goes on where the run stopped."""
-
-    task: Annotated[
-        Positional[str], arg(metavar="TASK", help="a task (see `awavo list`), a Gymnasium id, or bridge:ID")
-    ]
-    out: Annotated[Path | None, arg(help="run folder (default runs/TASK-ALGO)")] = None
-    algo: Annotated[str, arg(help="algorithm (see `awavo list`)")] = "orpo-dr"
-    preset: Annotated[str, arg(help="set of defaults: default or paper")] = "default"
-    steps: Annotated[str, arg(help="environment steps of each seed, e.g. 200000 or 2e5")] = "200000"
-    seeds: Annotated[int, arg(help="number of seeds")] = 10
-    seed: Annotated[int, arg(help="number of the first seed")] = 0
-    limits: Annotated[tuple[float, ...], arg(help="cost limits, one per cost (default: the task's)")] = ()
-    sum_limit: Annotated[float | None, arg(help="one limit on the sum of all costs")] = None
-    cost_fn: Annotated[str | None, arg(help="MODULE:FUNCTION with the costs of a Gymnasium environment")] = None
-    option: Annotated[Pairs, arg(help="setting of the algorithm; repeatable")] = ()
-    task_option: Annotated[Pairs, arg(help="option of the task; repeatable")] = ()
-    seed_axis: Annotated[str, arg(help="auto, map or vmap")] = "auto"
-    checkpoint_seconds: Annotated[float, arg(help="least time between checkpoints")] = 20.0
-    dry_run: Annotated[bool, arg(help="print the resolved configuration and stop")] = False
-    device: OmitArgPrefixes[Device] = field(default_factory=Device)
-    json: Json = False
-
-    def run(self) -> int:
-        """Train with a progress bar and print where the run lies."""
-        self.device.apply()
-        from awavo import commands
-
-        return commands.train(self)
-
-
-@dataclass
-class Evaluate:
-    """Evaluate a run on fresh episodes, greedy and stochastic."""
-
-    run_folder: Annotated[Positional[Path], arg(metavar="RUN", help="run folder")]
-    episodes: Annotated[int, arg(help="episodes of each seed")] = 100
-    seed: Annotated[int, arg(help="seed of the evaluation")] = 1_000_003
-    stochastic: Annotated[bool, arg(help="report the stochastic policy (both are always written)")] = False
-    device: OmitArgPrefixes[Device] = field(default_factory=Device)
-    json: Json = False
-
-    def run(self) -> int:
-        """Evaluate, write evaluation.json, print a table."""
-        self.device.apply()
-        from awavo import commands
-
-        return commands.evaluate(self)
-
-
-@dataclass
-class Compare:
-    """Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."""
-
-    run_folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN", help="run folders")]
-    threshold: Annotated[float | None, arg(help="return for 'steps to threshold'")] = None
-    markdown: Annotated[bool, arg(help="print markdown")] = False
-    json: Json = False
-
-    def run(self) -> int:
-        """Print the comparison."""
-        from awavo import commands
-
-        return commands.compare(self)
-
-
-@dataclass
-class Report:
-    """Write one self-contained HTML page about one or several runs."""
-
-    run_folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN", help="run folders")]
-    out: Annotated[Path | None, arg(help="file to write (default: report.html in the first run folder)")] = None
-    figure: Annotated[bool, arg(help="also write a figure as PNG and SVG beside it")] = False
-    json: Json = False
-
-    def run(self) -> int:
-        """Write the page."""
-        from awavo import commands
-
-        return commands.report(self)
-
-
-@dataclass
-class ListAll:
-    """List tasks and algorithms."""
-
-    json: Json = False
-
-    def run(self) -> int:
-        """Print two tables."""
-        from awavo import commands
-
-        return commands.list_all(self)
-
-
-@dataclass
-class CheckEnv:
-    """Check an environment and say what is wrong and how to mend it."""
-
-    env: Annotated[Positional[str], arg(metavar="ID", help="task name or Gymnasium id")]
-    cost_fn: Annotated[str | None, arg(help="MODULE:FUNCTION with the costs")] = None
-    steps: Annotated[int, arg(help="random steps to take")] = 1000
-    task_option: Annotated[Pairs, arg(help="option of the environment; repeatable")] = ()
-    json: Json = False
-
-    def run(self) -> int:
-        """Print the findings; exit code 1 if there is an error among them."""
-        from awavo import commands
-
-        return commands.check_env(self)
-
-
-@dataclass
-class Doctor:
-    """Show versions, device, folders, and whether what is needed works."""
-
-    json: Json = False
-
-    def run(self) -> int:
-        """Print the findings; exit code 1 if something needed is broken."""
-        from awavo import commands
-
-        return commands.doctor(self)
-
-
-@dataclass
-class Demo:
-    """Train ORPO-DR on constrained CartPole, evaluate it, write the report: the whole tour in a few minutes."""
-
-    out: Annotated[Path, arg(help="run folder")] = Path("runs/demo")
-    steps: Annotated[int, arg(help="environment steps of each seed")] = 200_000
-    seeds: Annotated[int, arg(help="number of seeds")] = 4
-    device: OmitArgPrefixes[Device] = field(default_factory=Device)
-    json: Json = False
-
-    def run(self) -> int:
-        """Run the tour."""
-        self.device.apply()
-        from awavo import commands
-
-        return commands.demo(self)
-
-
-COMMANDS: dict[str, Any] = {
-    "demo": Demo,
-    "train": Train,
-    "evaluate": Evaluate,
-    "compare": Compare,
-    "report": Report,
-    "list": ListAll,
-    "check-env": CheckEnv,
-    "doctor": Doctor,
+COMMANDS = {
+    "demo": (
+        "Demo",
+        "Train ORPO-DR on constrained CartPole, evaluate it, write the report: the whole tour in a few minutes.",
+    ),
+    "train": ("Train", "Train an algorithm on a task. The same command again goes on where the run stopped."),
+    "evaluate": ("Evaluate", "Evaluate a run on fresh episodes, greedy and stochastic."),
+    "compare": ("Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
+    "report": ("Report", "Write one self-contained HTML page about one or several runs."),
+    "list": ("ListAll", "List tasks and algorithms."),
+    "check-env": ("CheckEnv", "Check an environment and say what is wrong and how to mend it."),
+    "doctor": ("Doctor", "Show versions, device, folders, and whether what is needed works."),
 }
 
 
@@ -213,15 +35,13 @@ def _parse(arguments: list[str]) -> Any:
     if kind in COMMANDS:
         return _parse_options(kind, arguments[1:])
     if kind and not kind.startswith("-"):
-        from awavo.errors import did_you_mean
-
         raise AwavoError(f"no command is named '{kind}'.{did_you_mean(kind, COMMANDS)}")
     from awavo import __version__
 
     if kind == "--version":
         print(f"awavo {__version__}")
         raise SystemExit(0)
-    lines = [f"  {name:<10} {(c.__doc__ or '').strip().splitlines()[0]}" for name, c in COMMANDS.items()]
+    lines = [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
     print("awavo: constrained reinforcement learning that shows its evidence\n")
     print("usage: awavo COMMAND [OPTIONS]      (awavo COMMAND --help for its options)\n")
     print("\n".join(lines))
@@ -230,10 +50,15 @@ def _parse(arguments: list[str]) -> Any:
 
 def _parse_options(kind: str, options: list[str]) -> Any:
     """Let tyro read the options; its boxed complaint becomes one line."""
+    import tyro
+
+    from awavo import options as known
+
+    name, summary = COMMANDS[kind]
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(COMMANDS[kind], prog=f"awavo {kind}", args=options)
+            return tyro.cli(getattr(known, name), prog=f"awavo {kind}", description=summary, args=options)
     except SystemExit as exit_:
         if exit_.code in (0, None):
             raise
