@@ -51,10 +51,13 @@ def _cpu_name() -> str:
 
 
 def source_commit() -> str | None:
-    """The commit of the checkout this package runs from, `+` if it has changes; None for an installed package."""
+    """The commit of the checkout this package runs from, `+` if it has changes; None for an installed package.
+
+    A copy without its history is told by the variable AWAVO_COMMIT.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
-        return None
+        return os.environ.get("AWAVO_COMMIT")
     try:
         git = ["git", "-C", str(root)]
         commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10)
