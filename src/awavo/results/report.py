@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def render_report(
         verdicts=[_verdict(row, len(rows) > 1) for row in rows],
         notes=comparison.notes,
         sections=sections,
-        version=metadata.version("awavo"),
+        version=runs[0].meta.get("versions", {}).get("awavo", ""),
         style=Markup(_asset("style.css")),
         script=Markup(script),
         charts=_embed({chart["id"]: chart for section in sections for chart in section.charts}),

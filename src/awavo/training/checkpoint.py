@@ -129,7 +129,7 @@ def read_checkpoint(path: Path, fingerprint: str | None = None) -> Checkpoint:
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = dict(file.metadata() or {})
-            arrays = {name: file.get_tensor(name) for name in file}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({error}).") from error
     if metadata.get("format") != FORMAT:
