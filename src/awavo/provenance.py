@@ -55,21 +55,18 @@ def source_commit() -> str | None:
 
     A copy without its history is told by the variable AWAVO_COMMIT.
     """
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return os.environ.get("AWAVO_COMMIT")
+    git = ["git", "-C", str(Path(__file__).resolve().parents[2])]
     try:
-        git = ["git", "-C", str(root)]
         commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10)
         changes = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
-        return None
+        return os.environ.get("AWAVO_COMMIT")
     if commit.returncode:
-        return None
+        return os.environ.get("AWAVO_COMMIT")
     return commit.stdout.strip() + ("+" if changes.stdout.strip() else "")
 
 
 def command_line() -> str:
     """The command as typed, without the interpreter's path."""
     name = Path(sys.argv[0]).name
-    return " ".join([name if name != "__main__.py" else "awavo", *sys.argv[1:]])
+    return " ".join(["awavo" if name in ("__main__.py", "cli.py") else name, *sys.argv[1:]])
