@@ -27,9 +27,21 @@ from awavo.baseline_configs import OnPolicyConfig
 from awavo.errors import ConfigError
 from awavo.networks.stochastic import StochasticPolicy, kl_divergence
 
-__all__ = ["LocalModel", "Surrogate", "active_sets", "backtrack", "conjugate_gradient", "local_model", "solve_subsets"]
+__all__ = [
+    "LocalModel",
+    "Surrogate",
+    "active_sets",
+    "backtrack",
+    "conjugate_gradient",
+    "gram_matrix",
+    "local_model",
+    "natural_gradients",
+    "projection_multipliers",
+    "solve_subsets",
+]
 
 MAX_CONSTRAINTS = 8
+RIDGE = 1e-6
 
 
 class Surrogate(NamedTuple):
@@ -126,6 +138,20 @@ def backtrack(
     return parameters, jnp.where(accepted, scale, 0.0), surrogate
 
 
+def natural_gradients(
+    model: LocalModel, advantages: Float[Array, "K N"]
+) -> tuple[Float[Array, "K n"], Float[Array, "K n"]]:
+    """Gradients v_k of several surrogates, and H^-1 v_k."""
+    gradients = jax.lax.map(model.gradient, advantages)
+    return gradients, jax.lax.map(model.solve, gradients)
+
+
+def gram_matrix(left: Float[Array, "K n"], right: Float[Array, "K n"]) -> Float[Array, "K K"]:
+    """Products v_j' H^-1 v_k, symmetric although the solves are inexact."""
+    gram = left @ right.T
+    return (gram + gram.T) / 2
+
+
 def active_sets(num_constraints: int) -> Bool[np.ndarray, "subsets m"]:
     """All subsets of constraints as masks, the empty one first."""
     if num_constraints > MAX_CONSTRAINTS:
@@ -136,9 +162,25 @@ def active_sets(num_constraints: int) -> Bool[np.ndarray, "subsets m"]:
     return np.array(list(itertools.product((False, True), repeat=num_constraints)))
 
 
-def solve_subsets(gram: Float[Array, "m m"], target: Float[Array, "subsets m"]) -> Float[Array, "subsets m"]:
-    """For each subset of constraints, the multipliers `gram_SS^-1 target_S`, zero outside the subset."""
+def solve_subsets(gram: Float[Array, "m m"], target: Float[Array, " m"]) -> Float[Array, "subsets m"]:
+    """For each subset S of constraints the solution of `gram_SS x_S = target_S`, zero outside S."""
     masks = jnp.asarray(active_sets(gram.shape[0]))
-    both = masks[:, :, None] & masks[:, None, :]
-    system = jnp.where(both, gram, jnp.where(masks[:, :, None], 0.0, 1.0) * jnp.eye(gram.shape[0]))
+    inside = masks[:, :, None] & masks[:, None, :]
+    system = jnp.where(inside, gram, 0.0) + jnp.where(masks, RIDGE, 1.0)[:, :, None] * jnp.eye(gram.shape[0])
     return jnp.linalg.solve(system, jnp.where(masks, target, 0.0)[..., None])[..., 0]
+
+
+def projection_multipliers(gram: Float[Array, "m m"], excess: Float[Array, " m"]) -> Float[Array, " m"]:
+    """Project onto {x : Bx + c <= 0}: the point is `x - L^-1 B' mu`, given `gram = B L^-1 B'` and `excess = Bx + c`.
+
+    The nearest point of the set is the projection onto some subset of the planes, so it is the nearest of those
+    projections that lie in the set. A constraint without a gradient is left out.
+    """
+    unit = jnp.where(jnp.diag(gram) > 1e-20, jax.lax.rsqrt(jnp.maximum(jnp.diag(gram), 1e-20)), 0.0)
+    gram, excess = gram * jnp.outer(unit, unit), excess * unit
+    multipliers = solve_subsets(gram, excess)
+    outside = jnp.max(excess - multipliers @ gram, -1)
+    distance = jnp.sum((multipliers @ gram) * multipliers, -1)
+    tolerance = 1e-4 * jnp.max(jnp.abs(excess)) + 1e-20
+    nearest = jnp.argmin(jnp.where(outside <= tolerance, distance, jnp.inf))
+    return jnp.maximum(multipliers[nearest], 0.0) * unit
