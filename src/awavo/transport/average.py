@@ -28,9 +28,11 @@ class Clouds(NamedTuple):
     y_weights: Float[Array, " m"] | None
 
 
-def default_chunk(num_points: int, num_slices: int) -> int:
+def default_chunk(clouds: Clouds, num_slices: int) -> int:
     """Number of slices held at once, for a few dozen megabytes on a CPU and a few gigabytes on an accelerator."""
     budget = _CPU_BUDGET if jax.default_backend() == "cpu" else _DEVICE_BUDGET
+    weighted = clouds.x_weights is not None or clouds.y_weights is not None
+    num_points = (2 if weighted else 1) * (clouds.x.shape[0] + clouds.y.shape[0])
     if num_points * num_slices <= 4 * budget:
         return num_slices
     return max(1, budget // num_points)
@@ -48,7 +50,7 @@ def _part(order: float, defining: Defining, clouds: Clouds, slices: Array, weigh
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _chunked(order, defining, clouds, slices, weights):
+def _chunked(order: float, defining: Defining, clouds: Clouds, slices: Array, weights: Array) -> tuple[Array, Array]:
     """Sum over chunks `[b, c, k]` of slices, one after the other."""
     values, costs = lax.map(lambda chunk: _part(order, defining, clouds, *chunk), (slices, weights))
     return jnp.sum(values), costs
@@ -98,7 +100,7 @@ def slice_average(
     """
     num = slices.shape[0]
     weights = jnp.full((num,), 1.0 / num, slices.dtype) if weights is None else lax.stop_gradient(weights)
-    chunk = default_chunk(clouds.x.shape[0] + clouds.y.shape[0], num) if chunk is None else chunk
+    chunk = default_chunk(clouds, num) if chunk is None else chunk
     if chunk >= num:
         value, costs = _part(order, defining, clouds, slices, weights)
         return value, lax.stop_gradient(costs)
@@ -107,5 +109,5 @@ def slice_average(
     fill = num_chunks * chunk - num
     rows = jnp.concatenate([slices, slices[:fill]]).reshape(num_chunks, chunk, -1)
     parts = jnp.pad(weights, (0, fill)).reshape(num_chunks, chunk)
-    value, costs = _chunked(order, defining, clouds, rows, parts)
-    return value, lax.stop_gradient(costs).reshape(-1)[:num]
+    result: tuple[Array, Array] = _chunked(order, defining, clouds, rows, parts)
+    return result[0], lax.stop_gradient(result[1]).reshape(-1)[:num]

@@ -12,7 +12,7 @@ from awavo.errors import InputError
 from awavo.transport.average import Clouds, slice_average
 from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known
 from awavo.transport.defining import Defining, Linear, Polynomial
-from awavo.transport.intervals import block_variance, check_confidence, student_quantile
+from awavo.transport.intervals import block_variance, check_confidence, half_width
 from awavo.transport.slices import default_law, draw_slices, mix_slices, unit_slices
 from awavo.transport.surrogate import surrogate_costs, surrogate_mean
 from awavo.types import Estimate
@@ -42,14 +42,15 @@ def _estimate(
     slices = slices.astype(clouds.x.dtype)
     slices = slices if scale is None else slices * scale.astype(slices.dtype)
     value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
-    extra = jnp.zeros((), value.dtype)
+    parts: list[tuple[Array, int]] = []
     if control_variate:
-        mean, extra = surrogate_mean(cheap_key, clouds, dim, law, scale)
+        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, law, scale)
+        parts.append((spread, freedom))
         cheap = surrogate_costs(clouds, slices)
         value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
-    variance, freedom = block_variance(costs, block)
-    quantile = student_quantile(confidence, freedom) if confidence is not None and freedom else jnp.nan
-    half = lax.stop_gradient(quantile * jnp.sqrt(variance + extra))
+    parts.append(block_variance(costs, block))
+    freedom = parts[-1][1]
+    half = lax.stop_gradient(half_width(parts, confidence))
     method = f"{law} slices{', Gaussian surrogate' if control_variate else ''}"
     method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
     return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)

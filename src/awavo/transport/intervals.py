@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 from awavo.errors import InputError
 from awavo.types import Estimate
 
-__all__ = ["block_variance", "check_confidence", "student_quantile"]
+__all__ = ["block_variance", "check_confidence", "half_width", "student_quantile"]
 
 
 def _flatten(estimate: Estimate) -> tuple[tuple, str]:
@@ -74,3 +75,10 @@ def block_variance(values: Float[Array, " l"], block: int) -> tuple[Float[Array,
     sums = jnp.pad(values, (0, num_blocks * block - num)).reshape(num_blocks, block).sum(axis=1)
     apart = (sums - sizes.astype(values.dtype) * jnp.mean(values)) / num
     return num_blocks / (num_blocks - 1) * jnp.sum(apart**2), num_blocks - 1
+
+
+def half_width(parts: Sequence[Sequence], confidence: float | None) -> Float[Array, ""]:
+    """Return half the interval of a sum of independent `(variance, freedom)` parts, each with its own t quantile."""
+    if confidence is None or not all(freedom for _, freedom in parts):
+        return jnp.full((), jnp.nan)
+    return jnp.sqrt(sum(student_quantile(confidence, freedom) ** 2 * variance for variance, freedom in parts))

@@ -25,12 +25,13 @@ __all__ = ["line_costs", "root", "wasserstein_1d"]
 
 def _weighted_costs(x, y, x_weights, y_weights, order: float) -> Float[Array, "*batch"]:
     """The general case: sort with the permutations, merge the cumulated weights, sum the cells."""
-    x_weights = jnp.broadcast_to(_or_uniform(x_weights, x), x.shape)
-    y_weights = jnp.broadcast_to(_or_uniform(y_weights, y), y.shape)
+    x_weights, y_weights = _or_uniform(x_weights, x), _or_uniform(y_weights, y)
     (x, x_order), (y, y_order) = sort_pairs(x), sort_pairs(y)
     stairs = weighted_staircase(x_weights, x_order, y_weights, y_order)
-    x_term = weight_term(order, take_by_order(x_weights, x_order), x, pick(y, stairs.x_to_y))
-    y_term = weight_term(order, take_by_order(y_weights, y_order), y, pick(x, stairs.y_to_x))
+    x_sorted = take_by_order(jnp.broadcast_to(x_weights, x.shape), x_order)
+    y_sorted = take_by_order(jnp.broadcast_to(y_weights, y.shape), y_order)
+    x_term = weight_term(order, x_sorted, x, pick(y, stairs.x_to_y))
+    y_term = weight_term(order, y_sorted, y, pick(x, stairs.y_to_x))
     return staircase_cost(x, y, stairs, order) + x_term + y_term
 
 

@@ -8,6 +8,7 @@ integer sort gives both; elsewhere it is the payload of a key-value sort.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -106,7 +107,7 @@ def sort_pairs(x: Float[Array, "*batch n"]) -> tuple[Float[Array, "*batch n"], I
 
 
 @sort_pairs.defjvp
-def _sort_pairs_jvp(primals, tangents):
+def _sort_pairs_jvp(primals, tangents) -> Any:
     values, order = sort_pairs(primals[0])
     return (values, order), (take_by_order(tangents[0], order), np.zeros(order.shape, jax.dtypes.float0))
 

@@ -57,7 +57,7 @@ def uniform_staircase(num_x: int, num_y: int) -> Staircase:
     return Staircase(x_to_y.astype(np.int32), clip, x_mass * unit, y_mass * unit)
 
 
-def _levels(weights: Float[Array, "*batch n"], order: Int[Array, "*batch n"]) -> Int[Array, "*batch n"]:
+def _levels(weights: Float[Array, "*#batch n"], order: Int[Array, "*batch n"]) -> Int[Array, "*batch n"]:
     """Cumulated weights in fixed point: sums of integers are exact, whatever the order of the atoms."""
     weights = weights.astype(jnp.float64)
     share = weights / jnp.sum(weights, axis=-1, keepdims=True)
@@ -91,9 +91,9 @@ def _cell_mass(own: Int[Array, "*batch n"], other: Int[Array, "*batch m"], count
 
 
 def weighted_staircase(
-    x_weights: Float[Array, "*batch n"],
+    x_weights: Float[Array, "*#batch n"],
     x_order: Int[Array, "*batch n"],
-    y_weights: Float[Array, "*batch m"],
+    y_weights: Float[Array, "*#batch m"],
     y_order: Int[Array, "*batch m"],
 ) -> Staircase:
     """Cells for any weights. They are constants to differentiation: `weight_term` carries the derivative."""

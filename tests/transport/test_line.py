@@ -1,0 +1,130 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import ot
+import pytest
+import scipy.stats
+from helpers import simplex
+
+from awavo.transport import root, wasserstein_1d
+
+SIZES = [(1, 5), (40, 40), (13, 29)]
+
+
+def sample(rng, num_x, num_y):
+    return rng.standard_normal(num_x), rng.standard_normal(num_y) + 0.3, simplex(rng, num_x), simplex(rng, num_y)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(("order", "weighted"), [(1, "both"), (1.5, "none"), (2, "both"), (2, "none"), (3, "one")])
+def test_parity_with_pot(rng, sizes, order, weighted):
+    x, y, a, b = sample(rng, *sizes)
+    a, b = (None if weighted == "none" else a), (b if weighted == "both" else None)
+    expected = ot.wasserstein_1d(x, y, a, b, p=order)
+    got = wasserstein_1d(x.astype(np.float32), y.astype(np.float32), x_weights=a, y_weights=b, order=order)
+    assert float(got) == pytest.approx(float(expected), rel=1e-5)
+    with jax.enable_x64(True):
+        got = wasserstein_1d(x, y, x_weights=a, y_weights=b, order=order)
+    assert got.dtype == np.float64
+    assert float(got) == pytest.approx(float(expected), rel=1e-10)
+
+
+@pytest.mark.parametrize("sizes", [(50, 50), (50, 33)])
+def test_parity_with_scipy(rng, sizes, x64):
+    x, y, a, b = sample(rng, *sizes)
+    expected = scipy.stats.wasserstein_distance(x, y, a, b)
+    assert float(wasserstein_1d(x, y, x_weights=a, y_weights=b, order=1)) == pytest.approx(expected, rel=1e-10)
+    assert float(wasserstein_1d(x, y, order=1)) == pytest.approx(scipy.stats.wasserstein_distance(x, y), rel=1e-10)
+
+
+def test_float32_keeps_its_digits_at_many_points(rng):
+    x, y = rng.standard_normal(20_000), rng.standard_normal(14_000) * 1.5
+    a, b = simplex(rng, 20_000), simplex(rng, 14_000)
+    expected = ot.wasserstein_1d(x, y, a, b, p=2)
+    got = wasserstein_1d(x.astype(np.float32), y.astype(np.float32), x_weights=a, y_weights=b)
+    assert float(got) == pytest.approx(float(expected), rel=2e-6)
+
+
+def test_batches_agree_with_single_problems(rng):
+    x, y = rng.standard_normal((2, 3, 9)), rng.standard_normal((2, 3, 6))
+    a = np.stack([simplex(rng, 9) for _ in range(6)]).reshape(2, 3, 9)
+    both = wasserstein_1d(x, y, x_weights=a)
+    mapped = jax.vmap(jax.vmap(lambda x, y, a: wasserstein_1d(x, y, x_weights=a)))(x, y, a)
+    single = [[wasserstein_1d(x[i, j], y[i, j], x_weights=a[i, j]) for j in range(3)] for i in range(2)]
+    np.testing.assert_allclose(both, single, rtol=1e-6)
+    np.testing.assert_allclose(mapped, single, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("sizes", "order", "weighted"), [((8, 8), 2, False), ((8, 5), 1.5, False), ((8, 5), 3, True)])
+def test_gradients_match_finite_differences(rng, sizes, order, weighted, x64):
+    x, y, a, b = (jnp.asarray(v) for v in sample(rng, *sizes))
+
+    def distance(x, y, a, b):
+        weights = {"x_weights": a, "y_weights": b} if weighted else {}
+        return wasserstein_1d(x, y, order=order, **weights)
+
+    directions = [rng.standard_normal(v.shape) for v in (x, y, a, b)]
+    directions[2:] = [d - d.mean() for d in directions[2:]]
+    gradient = jax.grad(distance, (0, 1, 2, 3))(x, y, a, b)
+    _, forward = jax.jvp(distance, (x, y, a, b), tuple(jnp.asarray(d) for d in directions))
+    step = 1e-6
+    plus = distance(*(v + step * d for v, d in zip((x, y, a, b), directions, strict=True)))
+    minus = distance(*(v - step * d for v, d in zip((x, y, a, b), directions, strict=True)))
+    expected = (plus - minus) / (2 * step)
+    assert float(sum(jnp.vdot(g, d) for g, d in zip(gradient, directions, strict=True))) == pytest.approx(
+        float(expected), rel=1e-5
+    )
+    assert float(forward) == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(("sizes", "order"), [((40, 40), 2), ((40, 20), 2), ((20, 40), 3), ((6, 4), 1)])
+def test_weight_subgradient_at_uniform_weights(rng, sizes, order, x64):
+    """W(a', b') >= W(a, b) + <g, (a', b') - (a, b)> for all measures: the ties of uniform weights must not break it."""
+    x, y, *_ = sample(rng, *sizes)
+    a, b = np.full(sizes[0], 1 / sizes[0]), np.full(sizes[1], 1 / sizes[1])
+
+    def distance(a, b):
+        return wasserstein_1d(x, y, x_weights=a, y_weights=b, order=order)
+
+    value, (x_grad, y_grad) = jax.value_and_grad(distance, (0, 1))(a, b)
+    assert abs(float(x_grad.sum())) < 1e-12
+    assert abs(float(y_grad.sum())) < 1e-12
+    for trial in range(40):
+        sharp = 0.1 if trial % 2 else 1.0
+        other_a, other_b = rng.dirichlet(np.full(sizes[0], sharp)), rng.dirichlet(np.full(sizes[1], sharp))
+        gap = distance(other_a, other_b) - value - x_grad @ (other_a - a) - y_grad @ (other_b - b)
+        assert float(gap) > -1e-9
+
+
+@pytest.mark.parametrize(("order", "weighted"), [(1, False), (1.5, False), (2, True)])
+def test_gradient_is_finite_at_distance_zero(rng, order, weighted):
+    x = jnp.asarray(rng.standard_normal(12), jnp.float32)
+    weights = {"x_weights": jnp.full(12, 1 / 12), "y_weights": jnp.full(12, 1 / 12)} if weighted else {}
+    value, gradient = jax.value_and_grad(lambda x, y: root(wasserstein_1d(x, y, order=order, **weights), order))(x, x)
+    assert float(value) == 0
+    np.testing.assert_array_equal(gradient, np.zeros(12))
+
+
+def test_equal_points_share_no_partner():
+    """Tied points get a valid coupling: gradients of both sum to that of the pair."""
+    x, y = jnp.array([1.0, 1.0]), jnp.array([0.0, 4.0])
+    gradient = jax.grad(wasserstein_1d)(x, y)
+    np.testing.assert_allclose(np.sort(gradient), [-3.0, 1.0])
+
+
+def test_zero_weights_and_dirac():
+    value = wasserstein_1d([0.0, 5.0], [1.0, 9.0], x_weights=[1.0, 0.0], y_weights=[1.0, 0.0])
+    assert float(value) == 1.0
+
+
+def test_root_and_its_slope():
+    assert float(root(jnp.float32(8.0), 3)) == pytest.approx(2.0)
+    assert float(jax.grad(lambda v: root(v, 2))(4.0)) == pytest.approx(0.25)
+    assert float(jax.grad(lambda v: root(v, 2))(0.0)) == 0.0
+    assert float(jax.hessian(lambda v: root(v, 2))(4.0)) == pytest.approx(-1 / 32)
+
+
+def test_points_of_any_number_type():
+    assert float(wasserstein_1d([0, 1], [1, 2])) == 1.0
+    half = jnp.array([0.0, 1.0], jnp.bfloat16)
+    assert wasserstein_1d(half, half + 1).dtype == jnp.float32

@@ -1,0 +1,216 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import ot
+import pytest
+from helpers import simplex
+from ott.geometry import costs
+from ott.tools import sliced
+
+from awavo.transport import (
+    Circular,
+    Linear,
+    LinearForms,
+    Neural,
+    Polynomial,
+    adaptive_gswd,
+    generalized_sliced_wasserstein,
+    iid_slices,
+    mix_slices,
+    orthogonal_slices,
+    root,
+    sliced_displacement,
+    sliced_wasserstein,
+    unit_slices,
+)
+from awavo.types import Estimate
+
+DEFINING = [Linear(), Polynomial(), LinearForms(num_forms=2), Circular(2.0), Neural(lambda x: jnp.sin(x[:2]))]
+
+
+def problem(rng, num_x=30, num_y=20, dim=4, num_slices=12):
+    x, y = rng.standard_normal((num_x, dim)), rng.standard_normal((num_y, dim)) * 1.3 + 0.4
+    slices = rng.standard_normal((num_slices, dim))
+    slices /= np.linalg.norm(slices, axis=1, keepdims=True)
+    return x, y, slices, simplex(rng, num_x), simplex(rng, num_y)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sizes", [(30, 30), (30, 20)])
+def test_parity_with_pot_and_ott_on_the_same_slices(rng, sizes, weighted):
+    x, y, slices, a, b = problem(rng, *sizes)
+    a, b = (a, b) if weighted else (None, None)
+    pot = ot.sliced_wasserstein_distance(x, y, a, b, projections=slices.T, p=2) ** 2
+    with jax.enable_x64(True):
+        got = sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b)
+        oracle, _ = sliced.sliced_wasserstein(
+            jnp.asarray(x), jnp.asarray(y), a, b, cost_fn=costs.SqEuclidean(), proj_fn=lambda points: points @ slices.T
+        )
+    assert float(got) == pytest.approx(float(pot), rel=1e-10)
+    assert float(got) == pytest.approx(float(oracle), rel=1e-10)
+    single = sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b)
+    assert single.dtype == jnp.float32
+    assert float(single) == pytest.approx(float(pot), rel=1e-5)
+
+
+def test_chunks_change_nothing(rng):
+    x, y, slices, a, b = (jnp.asarray(v, jnp.float32) for v in problem(rng))
+
+    def distance(x, y, a, b, slices, chunk):
+        return sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b, chunk=chunk)
+
+    whole = jax.value_and_grad(distance, (0, 1, 2, 3, 4))(x, y, a, b, slices, None)
+    parts = jax.jit(jax.value_and_grad(distance, (0, 1, 2, 3, 4)), static_argnums=5)(x, y, a, b, slices, 5)
+    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=2e-5, atol=1e-6), parts, whole)
+    only_x = jax.grad(distance)(x, y, None, None, slices, 5)
+    np.testing.assert_allclose(only_x, jax.grad(distance)(x, y, None, None, slices, None), rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
+def test_jit_vmap_grad_of_an_estimate(rng, key, defining):
+    x, y, *_ = problem(rng, 12, 9, 3)
+    x, y = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
+
+    def estimate(x, key):
+        return generalized_sliced_wasserstein(x, y, key=key, num_slices=8, defining=defining)
+
+    plain = estimate(x, key)
+    compiled = jax.jit(estimate)(x, key)
+    assert isinstance(compiled, Estimate)
+    assert compiled.method == plain.method
+    np.testing.assert_allclose(compiled.value, plain.value, rtol=1e-4)
+    assert float(plain.low) <= float(plain.value) <= float(plain.high)
+    many = jax.jit(jax.vmap(estimate, (None, 0)))(x, jax.random.split(key, 3))
+    assert many.value.shape == many.low.shape == (3,)
+    gradient = jax.grad(lambda x: estimate(x, key).value)(x)
+    assert gradient.shape == x.shape
+    assert bool(jnp.all(jnp.isfinite(gradient)))
+
+
+@pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
+def test_gradient_of_each_defining_function(rng, defining, x64):
+    x, y, *_ = problem(rng, 6, 5, 3)
+    x = jnp.asarray(x)
+    slices = rng.standard_normal((4, defining.num_coefficients(3)))
+    direction = rng.standard_normal(x.shape)
+
+    def distance(x):
+        return sliced_wasserstein(x, y, slices=slices, defining=defining)
+
+    expected = (distance(x + 1e-6 * direction) - distance(x - 1e-6 * direction)) / 2e-6
+    assert float(jnp.vdot(jax.grad(distance)(x), direction)) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_control_variate_is_unbiased_and_better(rng, key):
+    x, y = rng.standard_normal((60, 6)), rng.exponential(size=(60, 6)) + 0.5
+    keys = jax.random.split(key, 60)
+    truth = float(sliced_wasserstein(x, y, key=key, num_slices=20_000).value)
+
+    def errors(**options):
+        run = jax.vmap(lambda key: sliced_wasserstein(x, y, key=key, num_slices=12, **options).value)
+        return np.asarray(jax.jit(run)(keys)) / truth - 1
+
+    plain, controlled = errors(law="orthogonal"), errors(law="orthogonal", control_variate=True)
+    assert np.std(controlled) < 0.7 * np.std(plain)
+    assert abs(np.mean(controlled)) < 4 * np.std(controlled) / np.sqrt(60)
+    iid = errors(law="iid")
+    assert np.std(plain) < 0.5 * np.std(iid)
+
+
+def test_control_variate_with_weights_and_gradient(rng, key):
+    x, y, _, a, b = problem(rng)
+    weights = {"x_weights": a, "y_weights": b}
+
+    def value(x, control):
+        return sliced_wasserstein(x, y, key=key, num_slices=400, control_variate=control, **weights).value
+
+    x = jnp.asarray(x, jnp.float32)
+    assert float(value(x, True)) == pytest.approx(float(value(x, False)), rel=0.02)
+    np.testing.assert_allclose(jax.grad(value)(x, True), jax.grad(value)(x, False), atol=0.02)
+
+
+def test_adaptive_is_the_generalised_distance_on_unit_slices(rng):
+    x, y, *_ = problem(rng, dim=3)
+    slices = rng.standard_normal((5, 10))
+    value = adaptive_gswd(x, y, slices)
+    expected = generalized_sliced_wasserstein(x, y, slices=unit_slices(jnp.asarray(slices)))
+    assert float(value) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_adaptive_slices_get_no_gradient_unless_asked(rng):
+    x, y, *_ = problem(rng, dim=2)
+    slices = jnp.asarray(rng.standard_normal((3, 4)), jnp.float32)
+    held = jax.grad(lambda s: adaptive_gswd(x, y, s))(slices)
+    np.testing.assert_array_equal(held, np.zeros_like(slices))
+    learned = jax.grad(lambda s: adaptive_gswd(x, y, s, learn_slices=True))(slices)
+    assert float(jnp.max(jnp.abs(learned))) > 0
+    np.testing.assert_allclose(jnp.sum(learned * slices, axis=1), np.zeros(3), atol=1e-3)
+
+
+def test_adaptive_over_states(rng):
+    x, y, *_ = problem(rng, dim=2)
+    slices = jnp.asarray(rng.standard_normal((6, 3, 4)), jnp.float32)
+    values = jax.jit(jax.vmap(lambda s: adaptive_gswd(x, y, s)))(slices)
+    assert values.shape == (6,)
+    assert float(values[2]) == pytest.approx(float(adaptive_gswd(x, y, slices[2])), rel=1e-5)
+
+
+def test_epsilon_mixture_sees_what_the_slices_miss(rng, key):
+    """Slices blind to one coordinate: distance zero alone, at least epsilon times the full one with the mixture."""
+    x = rng.standard_normal((20, 2))
+    y = x + np.array([0.0, 3.0])
+    blind, full = np.array([[1.0, 0.0]]), orthogonal_slices(key, 8, 2)
+    assert float(adaptive_gswd(x, y, blind, defining=Linear())) == 0
+    mixed = adaptive_gswd(x, y, blind, defining=Linear(), epsilon=0.1, full_support=full)
+    assert float(mixed) == pytest.approx(0.1 * float(sliced_wasserstein(x, y, slices=full)), rel=1e-5)
+    bank = mix_slices(jnp.asarray(blind, jnp.float32), full, 0.1)
+    assert float(bank.weights.sum()) == pytest.approx(1.0)
+    assert bank.slices.shape == (9, 2)
+
+
+def test_minimising_over_slices_blinds_them_but_ascent_does_not(rng):
+    x, y, *_ = problem(rng, 40, 40, 2)
+    slices = jnp.asarray(rng.standard_normal((2, 2)), jnp.float32)
+
+    def value(s):
+        return adaptive_gswd(x, y, s, defining=Linear(), learn_slices=True)
+
+    step = jax.jit(jax.grad(value))
+    down = up = slices
+    for _ in range(100):
+        down, up = down - 0.3 * step(down), up + 0.3 * step(up)
+    assert float(value(down)) < 0.7 * float(value(slices)) < float(value(up))
+
+
+def test_displacement_of_a_translation_is_exact(rng, key):
+    x = rng.standard_normal((25, 5)).astype(np.float32)
+    shift = np.arange(5.0, dtype=np.float32)
+    moved = sliced_displacement(x, x + shift, orthogonal_slices(key, 10, 5))
+    np.testing.assert_allclose(moved, np.broadcast_to(shift, x.shape), atol=1e-4)
+
+
+def test_displacement_flows_into_the_target(rng, key):
+    x, y, _, a, _ = problem(rng, 40, 30, 3)
+    x = jnp.asarray(x, jnp.float32)
+
+    def step(x, key):
+        return x + 0.7 * sliced_displacement(x, y, orthogonal_slices(key, 6, 3), x_weights=a), None
+
+    flowed, _ = jax.jit(lambda x, keys: jax.lax.scan(step, x, keys))(x, jax.random.split(key, 40))
+    bank = orthogonal_slices(key, 60, 3)
+    before, after = (float(sliced_wasserstein(p, y, slices=bank, x_weights=a)) for p in (x, flowed))
+    assert after < 0.1 * before
+
+
+def test_displacement_leaves_weightless_points(key):
+    x = np.array([[0.0, 0.0], [1.0, 1.0]])
+    moved = sliced_displacement(x, x + 1, orthogonal_slices(key, 2, 2), x_weights=[1.0, 0.0])
+    np.testing.assert_array_equal(moved[1], np.zeros(2))
+    assert bool(jnp.all(jnp.isfinite(moved)))
+
+
+def test_gradient_of_the_root_at_equal_clouds(rng, key):
+    x = jnp.asarray(rng.standard_normal((10, 3)), jnp.float32)
+    slices = iid_slices(key, 6, 3)
+    gradient = jax.grad(lambda x, y: root(sliced_wasserstein(x, y, slices=slices), 2))(x, x)
+    np.testing.assert_array_equal(gradient, np.zeros_like(x))

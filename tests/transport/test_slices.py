@@ -1,0 +1,121 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from awavo.errors import InputError
+from awavo.transport import (
+    Polynomial,
+    draw_slices,
+    iid_slices,
+    kostlan_slices,
+    monomial_weights,
+    orthogonal_slices,
+    sliced_wasserstein,
+    spiral_slices,
+    unit_slices,
+)
+from awavo.transport.intervals import block_variance, student_quantile
+
+
+@pytest.mark.parametrize(("law", "dim"), [("iid", 5), ("orthogonal", 5), ("spiral", 3), ("spiral", 2)])
+@pytest.mark.parametrize("split", [False, True])
+def test_unit_length_and_number(key, law, dim, split):
+    slices, block = jax.jit(draw_slices, static_argnums=(1, 2), static_argnames=("law", "split"))(
+        key, 23, dim, law=law, split=split
+    )
+    assert slices.shape == (23, dim)
+    np.testing.assert_allclose(jnp.linalg.norm(slices, axis=1), np.ones(23), rtol=1e-5)
+    assert not split or int(block) * 2 <= 24
+
+
+def test_orthogonal_blocks_integrate_quadratic_forms(rng, key):
+    form = rng.standard_normal((6, 6))
+    slices = np.asarray(orthogonal_slices(key, 18, 6), np.float64)
+    assert np.einsum("li,ij,lj->", slices, form, slices) / 3 == pytest.approx(np.trace(form), abs=1e-4)
+
+
+@pytest.mark.parametrize("draw", [iid_slices, orthogonal_slices, spiral_slices])
+def test_laws_are_uniform_on_the_sphere(key, draw):
+    many = jax.vmap(lambda k: draw(k, 4, 3))(jax.random.split(key, 2000)).reshape(-1, 3)
+    for axis in range(3):
+        assert scipy.stats.kstest(np.asarray(many[::4, axis]), scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-3
+    np.testing.assert_allclose(many.T @ many / len(many), np.eye(3) / 3, atol=0.03)
+
+
+def test_spiral_beats_iid_in_three_dimensions(key):
+    def mean(slices):
+        return float(jnp.mean(jnp.abs(slices[:, 0]) ** 3))
+
+    keys = jax.random.split(key, 30)
+    spread = {draw: np.std([mean(draw(k, 100, 3)) for k in keys]) for draw in (iid_slices, spiral_slices)}
+    assert spread[spiral_slices] < 0.05 * spread[iid_slices]
+
+
+def test_monomials_and_their_weights(rng):
+    x, y = rng.standard_normal((2, 4))
+    features = Polynomial(3).features(jnp.asarray(np.stack([x, y]), jnp.float32))
+    assert features.shape == (2, 20) == (2, Polynomial(3).num_coefficients(4))
+    weights = monomial_weights(4, 3)
+    assert float(jnp.sum(features[0] * features[1] * weights**2)) == pytest.approx((x @ y) ** 3, rel=1e-4)
+    assert kostlan_slices(jax.random.key(0), 7, 4, 3).shape == (7, 20)
+
+
+def test_unit_slices_of_zero_rows_have_finite_derivatives():
+    assert bool(jnp.all(jnp.isfinite(jax.jacobian(unit_slices)(jnp.zeros(3)))))
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 30, 999, 5000])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+def test_student_quantile(freedom, confidence):
+    expected = scipy.stats.t.ppf(0.5 + confidence / 2, freedom)
+    assert student_quantile(confidence, freedom) == pytest.approx(expected, rel=1e-6)
+
+
+def test_block_variance(rng):
+    values = rng.standard_normal(12).astype(np.float32)
+    variance, freedom = block_variance(jnp.asarray(values), 3)
+    means = values.reshape(4, 3).mean(1)
+    assert freedom == 3
+    assert float(variance) == pytest.approx(np.var(means, ddof=1) / 4, rel=1e-5)
+    ragged, freedom = block_variance(jnp.asarray(values[:11]), 3)
+    assert freedom == 3
+    assert float(ragged) > 0
+    assert np.isnan(block_variance(jnp.asarray(values), 12)[0])
+
+
+@pytest.mark.parametrize(
+    ("dim", "law", "control"),
+    [(6, "iid", False), (6, "orthogonal", False), (6, "orthogonal", True), (3, "spiral", False)],
+)
+def test_intervals_cover(key, dim, law, control):
+    """A small version of benchmarks/transport/accuracy.py: 400 runs, so +-3 deviations of the share."""
+    rng = np.random.default_rng(3)
+    x = jnp.asarray(rng.standard_normal((40, dim)) + rng.integers(0, 2, (40, 1)) * 2, jnp.float32)
+    y = jnp.asarray(rng.exponential(size=(40, dim)), jnp.float32)
+    truth = float(sliced_wasserstein(x, y, key=jax.random.key(1), num_slices=60_000, chunk=6000).value)
+
+    def run(key):
+        return sliced_wasserstein(x, y, key=key, num_slices=30, law=law, control_variate=control)
+
+    found = jax.jit(lambda keys: jax.lax.map(run, keys))(jax.random.split(key, 400))
+    share = float(jnp.mean((found.low <= truth) & (truth <= found.high)))
+    assert 0.91 <= share <= 0.985
+
+
+def test_no_interval_without_confidence(key):
+    x = np.random.default_rng(0).standard_normal((5, 3))
+    estimate = sliced_wasserstein(x, x + 1, key=key, num_slices=10, confidence=None)
+    assert np.isnan(estimate.low)
+    assert np.isnan(estimate.high)
+    assert "interval" not in estimate.method
+
+
+def test_same_key_same_value_and_unknown_law(key):
+    x = np.random.default_rng(0).standard_normal((5, 4))
+    assert sliced_wasserstein(x, x + 1, key=key).value == sliced_wasserstein(x, x + 1, key=key).value
+    with pytest.raises(InputError, match="Did you mean 'orthogonal'"):
+        sliced_wasserstein(x, x + 1, key=key, law="ortogonal")
+    with pytest.raises(InputError, match="dimension 2 and 3, not 4"):
+        sliced_wasserstein(x, x + 1, key=key, law="spiral")
