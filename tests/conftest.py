@@ -11,7 +11,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import pytest  # noqa: E402
 
-SMALL = dict(num_envs=4, rollout_length=16, num_updates=4, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64)
+SMALL = dict(
+    num_envs=4, rollout_length=16, num_updates=4, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

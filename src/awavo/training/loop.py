@@ -92,6 +92,8 @@ def chunk_fn(
 ) -> Callable[[TrainState, Array], tuple[TrainState, ChunkOutput]]:
     """Build `chunk(state, n)`: n <= MAX_CHUNK iterations in one program, whatever n is."""
 
+    # Compiled by itself so that finding its output's shape and looping over it trace it once.
+    @jax.jit
     def iterate(state):
         rollout_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
         worker, rollout = collect(rollout_key, env, algorithm, state.algorithm, state.worker, rollout_length)
