@@ -55,7 +55,7 @@ MUTANTS = {
         "tests/training/test_loop.py",
     ),
     "limit compared with a mean per step": Mutant(
-        "algorithms/orpo_dr.py",
+        "algorithms/episodes.py",
         "costs = rollout.episode_costs.reshape(done.shape[0], -1)",
         "costs = (rollout.episode_costs / rollout.episode_length[..., None]).reshape(done.shape[0], -1)",
         "tests/algorithms/test_orpo_dr.py",
