@@ -122,7 +122,7 @@ def test_rows_are_slices_never_samples(rng, key):
 
 def test_circular_tends_to_linear(rng, x64, key):
     x, y = rng.standard_normal((15, 3)), rng.standard_normal((12, 3)) + 0.5
-    slices = np.asarray(iid_slices(key, 10, 3), np.float64)
+    slices = np.array(iid_slices(key, 10, 3), np.float64)
     slices /= np.linalg.norm(slices, axis=1, keepdims=True)
     linear = sliced_wasserstein(x, y, slices=slices)
     far = sliced_wasserstein(x, y, slices=slices, defining=Circular(1e5))

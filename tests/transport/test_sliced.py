@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import ot
 import pytest
-from helpers import simplex
+from helpers import many_slices, simplex
 from ott.geometry import costs
 from ott.tools import sliced
 
@@ -43,8 +43,9 @@ def test_parity_with_pot_and_ott_on_the_same_slices(rng, sizes, weighted):
     pot = ot.sliced_wasserstein_distance(x, y, a, b, projections=slices.T, p=2) ** 2
     with jax.enable_x64(True):
         got = sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b)
+        arrays = jax.tree.map(jnp.asarray, (x, y, a, b))
         oracle, _ = sliced.sliced_wasserstein(
-            jnp.asarray(x), jnp.asarray(y), a, b, cost_fn=costs.SqEuclidean(), proj_fn=lambda points: points @ slices.T
+            *arrays, cost_fn=costs.SqEuclidean(), proj_fn=lambda points: points @ slices.T
         )
     assert float(got) == pytest.approx(float(pot), rel=1e-10)
     assert float(got) == pytest.approx(float(oracle), rel=1e-10)
@@ -66,25 +67,38 @@ def test_chunks_change_nothing(rng):
     np.testing.assert_allclose(only_x, jax.grad(distance)(x, y, None, None, slices, None), rtol=2e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
-def test_jit_vmap_grad_of_an_estimate(rng, key, defining):
-    x, y, *_ = problem(rng, 12, 9, 3)
-    x, y = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)
+def test_estimate_through_jit_vmap_and_grad(rng, key):
+    x, y, *_ = problem(rng, 12, 9, 4)
+    x = jnp.asarray(x, jnp.float32)
+    keys = jax.random.split(key, 3)
 
     def estimate(x, key):
-        return generalized_sliced_wasserstein(x, y, key=key, num_slices=8, defining=defining)
+        found = sliced_wasserstein(x, y, key=key, num_slices=8)
+        return found.value, found
 
-    plain = estimate(x, key)
-    compiled = jax.jit(estimate)(x, key)
-    assert isinstance(compiled, Estimate)
-    assert compiled.method == plain.method
-    np.testing.assert_allclose(compiled.value, plain.value, rtol=1e-4)
-    assert float(plain.low) <= float(plain.value) <= float(plain.high)
-    many = jax.jit(jax.vmap(estimate, (None, 0)))(x, jax.random.split(key, 3))
-    assert many.value.shape == many.low.shape == (3,)
-    gradient = jax.grad(lambda x: estimate(x, key).value)(x)
-    assert gradient.shape == x.shape
-    assert bool(jnp.all(jnp.isfinite(gradient)))
+    gradient, found = jax.jit(jax.vmap(jax.grad(estimate, has_aux=True), (None, 0)))(x, keys)
+    assert isinstance(found, Estimate)
+    assert found.method == "orthogonal slices, 95% t interval over 2 blocks"
+    assert found.value.shape == found.low.shape == (3,)
+    assert bool(jnp.all((found.low <= found.value) & (found.value <= found.high)))
+    assert gradient.shape == (3, *x.shape)
+    plain = estimate(x, keys[1])[1]
+    assert plain.count == 8
+    np.testing.assert_allclose(found.value[1], plain.value, rtol=1e-5)
+    np.testing.assert_allclose(found.high[1], plain.high, rtol=1e-4)
+
+
+@pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
+def test_batches_of_each_defining_function(rng, defining):
+    x, y = (jnp.asarray(rng.standard_normal((3, 7, 2)), jnp.float32) for _ in range(2))
+    slices = jnp.asarray(rng.standard_normal((5, defining.num_coefficients(2))), jnp.float32)
+
+    def distance(x, y):
+        return generalized_sliced_wasserstein(x, y, slices=slices, defining=defining)
+
+    values, gradients = jax.jit(jax.vmap(jax.value_and_grad(distance)))(x, y)
+    np.testing.assert_allclose(values[1], distance(x[1], y[1]), rtol=1e-4)
+    assert bool(jnp.all(jnp.isfinite(gradients)))
 
 
 @pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
@@ -101,32 +115,19 @@ def test_gradient_of_each_defining_function(rng, defining, x64):
     assert float(jnp.vdot(jax.grad(distance)(x), direction)) == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_control_variate_is_unbiased_and_better(rng, key):
-    x, y = rng.standard_normal((60, 6)), rng.exponential(size=(60, 6)) + 0.5
-    keys = jax.random.split(key, 60)
-    truth = float(sliced_wasserstein(x, y, key=key, num_slices=20_000).value)
-
-    def errors(**options):
-        run = jax.vmap(lambda key: sliced_wasserstein(x, y, key=key, num_slices=12, **options).value)
-        return np.asarray(jax.jit(run)(keys)) / truth - 1
-
-    plain, controlled = errors(law="orthogonal"), errors(law="orthogonal", control_variate=True)
-    assert np.std(controlled) < 0.7 * np.std(plain)
-    assert abs(np.mean(controlled)) < 4 * np.std(controlled) / np.sqrt(60)
-    iid = errors(law="iid")
-    assert np.std(plain) < 0.5 * np.std(iid)
-
-
 def test_control_variate_with_weights_and_gradient(rng, key):
     x, y, _, a, b = problem(rng)
     weights = {"x_weights": a, "y_weights": b}
-
-    def value(x, control):
-        return sliced_wasserstein(x, y, key=key, num_slices=400, control_variate=control, **weights).value
-
     x = jnp.asarray(x, jnp.float32)
-    assert float(value(x, True)) == pytest.approx(float(value(x, False)), rel=0.02)
-    np.testing.assert_allclose(jax.grad(value)(x, True), jax.grad(value)(x, False), atol=0.02)
+
+    def controlled(x):
+        return sliced_wasserstein(x, y, key=key, num_slices=120, control_variate=True, **weights).value
+
+    value, gradient = jax.jit(jax.value_and_grad(controlled))(x)
+    many = many_slices(4, 4000)
+    truth, slope = jax.value_and_grad(lambda x: sliced_wasserstein(x, y, slices=many, **weights))(x)
+    assert float(value) == pytest.approx(float(truth), rel=0.02)
+    np.testing.assert_allclose(gradient, slope, atol=0.01)
 
 
 def test_adaptive_is_the_generalised_distance_on_unit_slices(rng):
@@ -169,8 +170,9 @@ def test_epsilon_mixture_sees_what_the_slices_miss(rng, key):
 
 
 def test_minimising_over_slices_blinds_them_but_ascent_does_not(rng):
-    x, y, *_ = problem(rng, 40, 40, 2)
-    slices = jnp.asarray(rng.standard_normal((2, 2)), jnp.float32)
+    x = rng.standard_normal((40, 2))
+    y = x + np.array([1.0, 0.0])
+    slices = jnp.array([[0.8, 0.6], [0.9, -0.4]])
 
     def value(s):
         return adaptive_gswd(x, y, s, defining=Linear(), learn_slices=True)
@@ -179,7 +181,7 @@ def test_minimising_over_slices_blinds_them_but_ascent_does_not(rng):
     down = up = slices
     for _ in range(100):
         down, up = down - 0.3 * step(down), up + 0.3 * step(up)
-    assert float(value(down)) < 0.7 * float(value(slices)) < float(value(up))
+    assert float(value(down)) < 0.01 < 0.99 < float(value(up))
 
 
 def test_displacement_of_a_translation_is_exact(rng, key):

@@ -58,13 +58,20 @@ def check_positive(name: str, value: object) -> int:
 
 def common_float(*arrays: object) -> tuple[Array, ...]:
     """Return the arrays in one floating type of at least 32 bits."""
-    converted = [jnp.asarray(a) for a in arrays]
-    kind = jnp.result_type(*(a.dtype for a in converted), np.float32)
+    kind = jnp.result_type(*(jnp.asarray(a).dtype for a in arrays), np.float32)
     if not jnp.issubdtype(kind, jnp.floating):
         raise InputError(
             f"Points are of type {kind}, expected real numbers: pass real and imaginary parts as coordinates."
         )
-    return tuple(a.astype(kind) for a in converted)
+    return tuple(_as_array(a, kind) for a in arrays)
+
+
+def _as_array(x: object, kind: np.dtype) -> Array:
+    """Convert; known values stay known, whatever else is being traced."""
+    if not is_known(x):
+        return jnp.asarray(x, kind)
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(x, kind)
 
 
 def check_points(name: str, x: Array, *, min_ndim: int, batch: tuple[int, ...] | None = None) -> None:

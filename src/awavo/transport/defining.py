@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from awavo.transport.line import root
 __all__ = ["Circular", "Defining", "Linear", "LinearForms", "Neural", "Polynomial", "monomial_weights"]
 
 
+@runtime_checkable
 class Defining(Protocol):
     """What a defining function offers; instances are immutable and hashable, so they can be static under jit."""
 

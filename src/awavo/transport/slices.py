@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Key
 
 from awavo.errors import InputError, did_you_mean
@@ -32,6 +33,7 @@ __all__ = [
 
 _LAWS = ("iid", "orthogonal", "spiral")
 _SPIRAL_BLOCKS = 4
+_MAX_GRAM_SCHMIDT = 20
 
 
 class SliceBank(NamedTuple):
@@ -52,9 +54,27 @@ def iid_slices(key: Key[Array, ""], num_slices: int, dim: int) -> Float[Array, "
     return unit_slices(jax.random.normal(key, (num_slices, dim)))
 
 
+def _orthonormal_rows(matrices: Float[Array, "b c c"]) -> Float[Array, "b c c"]:
+    """Gram-Schmidt on the rows of many small matrices at once, twice for the digits, vectorised over matrices."""
+    dim = matrices.shape[1]
+
+    def orthogonalise(i: Array, rows: Array) -> Array:
+        row = lax.dynamic_index_in_dim(rows, i, 0, keepdims=False)
+        before = (jnp.arange(dim) < i)[:, None]
+        for _ in range(2):
+            overlap = jnp.where(before, jnp.sum(rows * row, axis=1), 0)
+            row = row - jnp.sum(overlap[:, None] * rows, axis=0)
+        return lax.dynamic_update_index_in_dim(rows, row / jnp.sqrt(jnp.sum(row**2, axis=0)), i, 0)
+
+    return jnp.moveaxis(lax.fori_loop(0, dim, orthogonalise, jnp.moveaxis(matrices, 0, -1)), -1, 0)
+
+
 def _rotations(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "b c c"]:
-    """Orthogonal matrices from the uniform (Haar) law: QR with the signs of R made positive."""
-    basis, upper = jnp.linalg.qr(jax.random.normal(key, (num, dim, dim)))
+    """Orthogonal matrices from the uniform (Haar) law: Gaussian ones made orthonormal, with positive factors."""
+    gaussian = jax.random.normal(key, (num, dim, dim))
+    if dim <= _MAX_GRAM_SCHMIDT:
+        return _orthonormal_rows(gaussian)
+    basis, upper = jnp.linalg.qr(gaussian)
     signs = jnp.where(jnp.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
     return basis * signs[:, None, :]
 
