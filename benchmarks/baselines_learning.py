@@ -1,10 +1,10 @@
 """Train an algorithm's preset on a task with several seeds, then evaluate every seed greedily and stochastically.
 
-    python benchmarks/baselines_learning.py --algo crpo pcpo --task cartpole acrobot --seeds 10 --steps 1000000 \
+    python benchmarks/baselines_learning.py --algo crpo pcpo --task cartpole acrobot --seeds 10 --steps 2000000 \
         --out benchmarks/results/baselines_learning.json
 
-Needs only jax, numpy, equinox and optax; run it with PYTHONPATH=src where the package is not installed. Seeds run in one vmapped program
-on a GPU and one after the other on a CPU (`--seed-axis`). `--set name=value` changes settings of the algorithm.
+Needs only jax, numpy, equinox and optax; run it with PYTHONPATH=src where the package is not installed. Seeds run in
+one vmapped program on a GPU and one after the other on a CPU (`--seed-axis`). `--set name=value` changes settings.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 import numpy as np
 
-from awavo.config import config_from_mapping, parse_value
-from awavo.experiment import load_preset, settings_class
+from awavo.config import TrainConfig, parse_value
+from awavo.experiment import build_problem, resolve_config
 from awavo.provenance import device_info, source_commit
-from awavo.registry import ALGORITHMS, make_task, resolve
 from awavo.results.statistics import evaluation_summary, mean_estimate
 from awavo.training.compilation import enable_cache
 from awavo.training.evaluation import evaluate_env
@@ -53,10 +52,10 @@ def figure(per_seed: np.ndarray) -> dict:
 
 
 def train(algo: str, task: str, args: argparse.Namespace) -> dict:
-    env = make_task(task)
     overrides = {k: parse_value(v) for k, v in (item.split("=", 1) for item in args.set)}
-    config = config_from_mapping(settings_class(algo), {**load_preset(algo, args.preset, task), **overrides}, algo)
-    algorithm = resolve(algo, ALGORITHMS, "algorithm")(env.spec, config)
+    run = TrainConfig(task=task, algo=algo, steps=args.steps, preset=args.preset, algo_options=overrides)
+    _, algorithm, config, env, _ = build_problem(resolve_config(run))
+    assert env is not None
     axis = args.seed_axis if args.seed_axis != "auto" else ("map" if jax.default_backend() == "cpu" else "vmap")
     seeds = list(range(args.first_seed, args.first_seed + args.seeds))
     runner = CompiledRunner(
@@ -76,41 +75,63 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
                 costs = " ".join(f"{c['value']:7.2f}" for c in row["costs"])
                 print(f"{row['env_steps']:9d} return {row['return']['value']:7.2f} costs {costs}", flush=True)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    states = jax.tree.map(lambda *x: np.stack(x), *[s.algorithm for s in runner.states])
-    evaluation = {}
-    for name, greedy in (("greedy", True), ("stochastic", False)):
-        play = jax.jit(
-            jax.vmap(evaluate_env(env, algorithm, args.episodes, greedy))
-            if axis == "vmap"
-            else evaluate_env(env, algorithm, args.episodes, greedy)
-        )
-        keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(EVALUATION_SEED), s), greedy) for s in seeds]
-        if axis == "vmap":
-            totals = play(jax.numpy.stack(keys), states)
-        else:
-            played = [play(k, jax.tree.map(lambda x, i=i: x[i], states)) for i, k in enumerate(keys)]
-            totals = jax.tree.map(lambda *x: np.stack(x), *played)
-        evaluation[name] = evaluation_summary(
-            np.asarray(totals.returns), np.asarray(totals.costs), np.asarray(totals.length),
-            cost_names=env.spec.cost_names, cost_limits=env.spec.cost_limits, tolerance=config.tolerance, env_steps=iterations * per_iteration,
-        )  # fmt: skip
+    evaluation = {
+        name: evaluate(runner, env, algorithm, config, seeds, args.episodes, greedy)
+        for name, greedy in (("greedy", True), ("stochastic", False))
+    }
     total = iterations * per_iteration * args.seeds
+    last = outputs[0].info._fields
     return {
-        "algo": algo, "task": task, "preset": args.preset, "seeds": args.seeds, "env_steps_per_seed": iterations * per_iteration,
-        "settings": dataclasses.asdict(config), "seed_axis": axis, "compile_s": runner.compile_seconds, "train_wall_s": wall,
-        "train_cpu_s": cpu, "steps_per_second": total / wall, "steps_per_cpu_second": total / cpu,
-        "last_info": {k: np.mean([np.asarray(getattr(o.info, k))[-1] for o in outputs], 0).tolist() for k in outputs[0].info._fields},
-        "curve": curve, "evaluation": evaluation,
-    }  # fmt: skip
+        "algo": algo,
+        "task": task,
+        "preset": args.preset,
+        "seeds": args.seeds,
+        "env_steps_per_seed": iterations * per_iteration,
+        "settings": dataclasses.asdict(config),
+        "seed_axis": axis,
+        "compile_s": runner.compile_seconds,
+        "train_wall_s": wall,
+        "train_cpu_s": cpu,
+        "steps_per_second": total / wall,
+        "steps_per_cpu_second": total / cpu,
+        "last_info": {k: np.mean([np.asarray(getattr(o.info, k))[-1] for o in outputs], 0).tolist() for k in last},
+        "curve": curve,
+        "evaluation": evaluation,
+    }
+
+
+def evaluate(runner, env, algorithm, config, seeds: list[int], episodes: int, greedy: bool) -> dict:
+    """Fresh episodes of every seed's last state, summarised."""
+    play = jax.jit(evaluate_env(env, algorithm, episodes, greedy))
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(EVALUATION_SEED), s), greedy) for s in seeds]
+    played = [play(key, state.algorithm) for key, state in zip(keys, runner.states, strict=True)]
+    totals = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *played)
+    return evaluation_summary(
+        totals.returns,
+        totals.costs,
+        totals.length,
+        cost_names=env.spec.cost_names,
+        cost_limits=env.spec.cost_limits,
+        tolerance=config.tolerance,
+    )
 
 
 def show(row: dict) -> None:
-    print(f"{row['algo']} on {row['task']}: {row['seeds']} seeds x {row['env_steps_per_seed']} steps in {row['train_wall_s']:.1f} s "
-          f"(compile {row['compile_s']:.1f} s, {row['steps_per_second']:.0f} steps/s, {row['steps_per_cpu_second']:.0f} per CPU-second)")  # fmt: skip
+    """Print one row for a person."""
+    print(
+        f"{row['algo']} on {row['task']}: {row['seeds']} seeds x {row['env_steps_per_seed']} steps in "
+        f"{row['train_wall_s']:.1f} s (compile {row['compile_s']:.1f} s, {row['steps_per_second']:.0f} steps/s, "
+        f"{row['steps_per_cpu_second']:.0f} per CPU-second)"
+    )
     for name, result in row["evaluation"].items():
-        costs = [np.round(c["per_seed"], 1).tolist() for c in result["costs"].values()]
-        print(f"  {name:10s} return {result['return']['value']:.1f} [{result['return']['low']:.1f}, {result['return']['high']:.1f}] "
-              f"feasible {result['feasible_seeds']}/{row['seeds']}\n    returns {np.round(result['return']['per_seed'], 1).tolist()}\n    costs {costs}", flush=True)  # fmt: skip
+        mean = result["return"]
+        print(
+            f"  {name:10s} return {mean['value']:.1f} [{mean['low']:.1f}, {mean['high']:.1f}] "
+            f"within limits {result['feasible_seeds']}/{row['seeds']}"
+        )
+        print("    returns", np.round(mean["per_seed"], 1).tolist())
+        for cost, figures in result["costs"].items():
+            print(f"    {cost}", np.round(figures["per_seed"], 1).tolist(), flush=True)
 
 
 def main() -> None:
@@ -120,7 +141,7 @@ def main() -> None:
     parser.add_argument("--preset", default="default")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--steps", type=int, default=2_000_000)
     parser.add_argument("--points", type=int, default=40, help="points of the learning curve")
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--seed-axis", choices=("auto", "map", "vmap"), default="auto")

@@ -48,7 +48,7 @@ class CrpoConfig(OnPolicyConfig):
     """Settings of CRPO."""
 
     choice: str = setting("largest", "which violated constraint is descended", choices=("largest", "first", "random"))
-    max_kl_violated: float = setting(0.01, "radius of a step on a cost", low=1e-8, high=10.0)
+    max_kl_violated: float = setting(0.002, "radius of a step on a cost", low=1e-8, high=10.0)
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,26 @@ class TrpoLagrangianConfig(OnPolicyConfig):
 @dataclass(frozen=True)
 class PaetsConfig:
     """Settings of PaETS."""
+
+    num_envs: int = setting(4, "environments stepped together", low=1, high=65_536)
+    rollout_length: int = setting(50, "steps of each environment between trainings of the model", low=1, high=100_000)
+    num_updates: int = setting(100, "gradient steps of the model after each rollout", low=1, high=100_000)
+    batch_size: int = setting(256, "transitions per gradient step and member", low=1, high=1_000_000)
+    replay_capacity: int = setting(100_000, "transitions kept", low=1, high=1_000_000_000)
+    warmup_steps: int = setting(400, "environment steps with random actions", low=0, high=1_000_000_000)
+    hidden: tuple[int, ...] = setting((128, 128), "sizes of the model's hidden layers", low=1, high=65_536)
+    num_members: int = setting(5, "members of the ensemble", low=1, high=1_000)
+    model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
+    weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)
+    horizon: int = setting(25, "steps planned ahead", low=1, high=10_000)
+    num_sequences: int = setting(128, "sequences drawn in each round of planning", low=2, high=1_000_000)
+    num_rounds: int = setting(4, "rounds of planning", low=1, high=1_000)
+    num_components: int = setting(5, "components of the mixture", low=1, high=1_000)
+    temperature: float = setting(0.2, "lambda, in deviations of the returns", low=1e-6, high=1e6)
+    entropy: float = setting(0.0, "weight kappa of the density's flattening", low=0.0, high=10.0)
+    initial_std: float = setting(0.7, "first deviation of every relaxed action", low=1e-6, high=10.0)
+    min_std: float = setting(0.05, "smallest deviation of a relaxed action", low=1e-6, high=10.0)
+    constrained: str = setting("off", "penalise predicted costs above the limits' share", choices=("off", "on"))
+    penalty: float = setting(5.0, "constraints on: return lost per unit of predicted excess", low=0.0, high=1e6)
+    tolerance: float = setting(0.5, "tolerance on every limit", low=0.0, high=1e9)
+    window: int = setting(16, "finished episodes W in the constraint estimate", low=1, high=100_000)

@@ -67,6 +67,12 @@ ALGORITHMS = {
         "Ray et al. 2019, Stooke et al. 2020",
         "awavo.baseline_configs:TrpoLagrangianConfig",
     ),
+    "paets": Entry(
+        "awavo.algorithms.paets:paets",
+        "planning with a mixture over action sequences and ensemble dynamics",
+        "Okada & Taniguchi 2019",
+        "awavo.baseline_configs:PaetsConfig",
+    ),
 }
 
 

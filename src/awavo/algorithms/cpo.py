@@ -10,7 +10,7 @@ c_i = (J_ci - d_i) / mean episode length:
     3  if some x has  B x + c <= 0  and  x'Hx <= 2 delta:      x <- argmax g'x over those x
        else (recovery):   x <- the H-nearest x with B x + c <= 0, scaled to x'Hx = 2 delta
     4  theta <- theta + x, shrunk until KL <= delta, no cost is predicted to rise by more than max(-c_i, 0),
-                and, unless recovering, the predicted reward does not fall
+                and, while nothing is violated, the predicted reward does not fall
 
 The maximum of line 3 is found exactly: its active constraints form some subset, on which it is closed form,
 x = alpha (H^-1 g - H^-1 B' u) - H^-1 B' w with S u = r, S w = c and alpha = sqrt((2 delta - c'w) / (q - r'u)). With one
@@ -95,7 +95,7 @@ def cpo(spec: EnvSpec, config: CpoConfig) -> Algorithm:
 
         def accept(surrogate):
             within = jnp.all(surrogate.costs <= jnp.maximum(-excess, 0.0))
-            return (surrogate.kl <= config.max_kl) & within & (solution.recovering | (surrogate.reward >= 0))
+            return (surrogate.kl <= config.max_kl) & within & (jnp.any(excess > 0) | (surrogate.reward >= 0))
 
         parameters, scale, surrogate = backtrack(model, step, accept, config)
         state = CpoState(model.rebuild(parameters), estimates)

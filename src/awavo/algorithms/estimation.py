@@ -92,7 +92,7 @@ def fit_values(
     epochs: int,
     batch_size: int,
 ) -> tuple[MLP, Any, Float[Array, ""]]:
-    """Regress all heads on their targets in shuffled minibatches; the loss returned is the last pass's mean."""
+    """Regress all heads on their targets in random minibatches; the loss returned is the last pass's mean."""
     rows = obs.shape[0]
     size = min(batch_size, rows)
     count = rows // size
@@ -103,8 +103,8 @@ def fit_values(
         change, opt = optimizer.update(grads, opt)
         return (optax.apply_updates(values, change), opt), loss
 
-    order = jax.vmap(lambda k: jax.random.permutation(k, rows)[: count * size])(jax.random.split(key, epochs))
-    carry, losses = jax.lax.scan(step, (values, optimizer_state), order.reshape(epochs * count, size))
+    draws = jax.random.randint(key, (epochs * count, size), 0, rows)
+    carry, losses = jax.lax.scan(step, (values, optimizer_state), draws)
     return *carry, losses[-count:].mean()
 
 
@@ -140,13 +140,11 @@ def estimator(spec: EnvSpec, config: OnPolicyConfig) -> Estimator:
             config.value_epochs,
             config.value_batch,
         )
-        estimates = Estimates(
-            fitted,
-            opt,
-            update_statistics(estimates.obs_stats, rollout.obs),
-            push_episodes(estimates.window, rollout),
-            mean_length(estimates.episode_length, rollout),
-        )
+        learnt = (fitted, opt, update_statistics(estimates.obs_stats, rollout.obs))
+        finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), learnt))
+        learnt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), learnt, estimates[:3])
+        window = push_episodes(estimates.window, rollout)
+        estimates = Estimates(*learnt, window, mean_length(estimates.episode_length, rollout))
         centred = flat_advantages - flat_advantages.mean(0)
         batch = Batch(
             flat_obs,
