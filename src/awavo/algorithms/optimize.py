@@ -13,7 +13,7 @@ Net = TypeVar("Net")
 
 def adam(step_size: Any, max_grad_norm: float) -> optax.GradientTransformation:
     """Adam after clipping the global norm of the gradient."""
-    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.adam(step_size))
+    return optax.flatten(optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.adam(step_size)))
 
 
 def descend(optimizer: optax.GradientTransformation, grads: Any, opt_state: Any, net: Net) -> tuple[Net, Any]:
