@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from awavo.algorithms.estimation import Estimates, estimator
@@ -75,7 +74,7 @@ class Solution(NamedTuple):
 def cpo(spec: EnvSpec, config: CpoConfig) -> Algorithm:
     """Build CPO for a task."""
     active_sets(spec.num_costs)
-    limits = np.asarray(spec.cost_limits, np.float32) * (1.0 - config.margin)
+    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
     estimation = estimator(spec, config)
 
     def init(key: Array) -> CpoState:

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from awavo.algorithms.estimation import Estimates, estimator
@@ -58,7 +57,7 @@ class CrpoInfo(NamedTuple):
 
 def crpo(spec: EnvSpec, config: CrpoConfig) -> Algorithm:
     """Build CRPO for a task."""
-    limits = np.asarray(spec.cost_limits, np.float32) * (1.0 - config.margin)
+    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
     estimation = estimator(spec, config)
 
     def init(key: Array) -> CrpoState:

@@ -74,7 +74,7 @@ def gae(
     """Generalised advantage estimates of all signals; `next_values` are those of the observation before any reset."""
     deltas = signals + discount * jnp.where(terminated[..., None], 0.0, next_values) - values
 
-    def backwards(later, row):
+    def backwards(later: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
         delta, ended = row
         advantage = delta + discount * decay * jnp.where(ended[:, None], 0.0, later)
         return advantage, advantage
@@ -97,15 +97,15 @@ def fit_values(
     size = min(batch_size, rows)
     count = rows // size
 
-    def step(carry, index):
+    def step(carry: Any, index: Array) -> tuple[Any, Array]:
         values, opt = carry
         loss, grads = jax.value_and_grad(lambda v: jnp.mean((v(obs[index]) - targets[index]) ** 2))(values)
         change, opt = optimizer.update(grads, opt)
         return (optax.apply_updates(values, change), opt), loss
 
     draws = jax.random.randint(key, (epochs * count, size), 0, rows)
-    carry, losses = jax.lax.scan(step, (values, optimizer_state), draws)
-    return *carry, losses[-count:].mean()
+    fitted, losses = jax.lax.scan(step, (values, optimizer_state), draws)
+    return fitted[0], fitted[1], losses[-count:].mean()
 
 
 def estimator(spec: EnvSpec, config: OnPolicyConfig) -> Estimator:
@@ -114,7 +114,9 @@ def estimator(spec: EnvSpec, config: OnPolicyConfig) -> Estimator:
     signals_dim = 1 + spec.num_costs
 
     def init(key: Array) -> Estimates:
-        values = mlp(key, (spec.obs_dim, *config.hidden, signals_dim), activation=config.activation, output_scale=0.01)
+        values: Any = mlp(
+            key, (spec.obs_dim, *config.hidden, signals_dim), activation=config.activation, output_scale=0.01
+        )
         window = empty_window(config.window, spec.num_costs)
         return Estimates(
             values, optimizer.init(values), running_statistics(spec.obs_dim), window, jnp.asarray(float(spec.horizon))
@@ -142,9 +144,10 @@ def estimator(spec: EnvSpec, config: OnPolicyConfig) -> Estimator:
         )
         learnt = (fitted, opt, update_statistics(estimates.obs_stats, rollout.obs))
         finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), learnt))
-        learnt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), learnt, estimates[:3])
+        fitted, opt, obs_stats = jax.tree.map(lambda new, old: jnp.where(finite, new, old), learnt, estimates[:3])
         window = push_episodes(estimates.window, rollout)
-        estimates = Estimates(*learnt, window, mean_length(estimates.episode_length, rollout))
+        length = mean_length(estimates.episode_length, rollout)
+        estimates = Estimates(fitted, opt, obs_stats, window, length)
         centred = flat_advantages - flat_advantages.mean(0)
         batch = Batch(
             flat_obs,

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from awavo.algorithms.estimation import Estimates, estimator
@@ -68,7 +67,7 @@ class Barrier(NamedTuple):
 
 def trpo_ipo(spec: EnvSpec, config: TrpoIpoConfig) -> Algorithm:
     """Build TRPO-IPO for a task."""
-    limits = np.asarray(spec.cost_limits, np.float32) * (1.0 - config.margin)
+    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
     estimation = estimator(spec, config)
 
     def init(key: Array) -> TrpoIpoState:

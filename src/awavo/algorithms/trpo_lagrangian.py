@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.algorithms.estimation import Estimates, estimator
@@ -64,7 +63,7 @@ class TrpoLagrangianInfo(NamedTuple):
 
 def trpo_lagrangian(spec: EnvSpec, config: TrpoLagrangianConfig) -> Algorithm:
     """Build TRPO-Lagrangian for a task."""
-    limits = np.asarray(spec.cost_limits, np.float32) * (1.0 - config.margin)
+    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
     estimation = estimator(spec, config)
 
     def init(key: Array) -> TrpoLagrangianState:

@@ -103,7 +103,7 @@ def ensemble(
 
     def init(key: Array) -> Ensemble:
         keys = jax.random.split(key, num_members)
-        nets = jax.vmap(lambda k: mlp(k, sizes, activation="silu", output_scale=0.1))(keys)
+        nets: Any = jax.vmap(lambda k: mlp(k, sizes, activation="silu", output_scale=0.1))(keys)
         return Ensemble(nets, optimizer.init(nets), running_statistics(dim), running_statistics(dim))
 
     def observe(model: Ensemble, obs: Float[Array, "... d"], next_obs: Float[Array, "... d"]) -> Ensemble:
@@ -131,8 +131,9 @@ def ensemble(
 
     def train_step(model: Ensemble, batch: ModelBatch) -> tuple[Ensemble, Float[Array, " K"]]:
         losses, grads = jax.vmap(jax.value_and_grad(member_loss), (0, None, 0))(model.nets, model, batch)
-        step, opt = optimizer.update(grads, model.optimizer, model.nets)
-        return model._replace(nets=optax.apply_updates(model.nets, step), optimizer=opt), losses
+        nets: Any = model.nets
+        step, opt = optimizer.update(grads, model.optimizer, nets)
+        return model._replace(nets=optax.apply_updates(nets, step), optimizer=opt), losses
 
     def predict(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> Prediction:
         mean, log_variance, reward, costs, logit = jax.vmap(outputs, (0, None, 0, None))(model.nets, model, obs, action)
@@ -145,9 +146,9 @@ def ensemble(
 
 def change_scale(model: Ensemble) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """Mean and deviation of the observations' changes, 1 where they never vary."""
-    stats = model.change_stats
-    variance = stats.deviation / jnp.maximum(stats.count, 1.0)
-    return stats.mean, jnp.where(variance > 1e-12, jnp.sqrt(jnp.maximum(variance, 1e-12)), 1.0)
+    count, mean, deviation = model.change_stats
+    variance = deviation / jnp.maximum(count, 1.0)
+    return mean, jnp.where(variance > 1e-12, jnp.sqrt(jnp.maximum(variance, 1e-12)), 1.0)
 
 
 def standardize(model: Ensemble, change: Float[Array, "... d"]) -> Float[Array, "... d"]:
