@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "awavo"
-BASE = {"types", "config", "errors", "registry", "baseline_configs"}
+BASE = {"types", "config", "errors", "registry"}
 ALLOWED = {
     "transport": set(),
     "networks": set(),
@@ -18,7 +18,6 @@ ALLOWED = {
     "types": set(),
     "errors": set(),
     "config": set(),
-    "baseline_configs": set(),
     "registry": set(),
     "provenance": set(),
 }
