@@ -8,15 +8,21 @@ from helpers import simplex
 
 from awavo.transport import root, wasserstein_1d
 
-SIZES = [(1, 5), (40, 40), (13, 29)]
+PARITY = [
+    ((1, 5), 1, "both"),
+    ((40, 40), 2, "none"),
+    ((40, 40), 2, "both"),
+    ((13, 29), 1.5, "none"),
+    ((13, 29), 2, "both"),
+    ((29, 13), 3, "one"),
+]
 
 
 def sample(rng, num_x, num_y):
     return rng.standard_normal(num_x), rng.standard_normal(num_y) + 0.3, simplex(rng, num_x), simplex(rng, num_y)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize(("order", "weighted"), [(1, "both"), (1.5, "none"), (2, "both"), (2, "none"), (3, "one")])
+@pytest.mark.parametrize(("sizes", "order", "weighted"), PARITY)
 def test_parity_with_pot(rng, sizes, order, weighted):
     x, y, a, b = sample(rng, *sizes)
     a, b = (None if weighted == "none" else a), (b if weighted == "both" else None)
