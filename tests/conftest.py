@@ -6,7 +6,8 @@ from pathlib import Path
 CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
 CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
 os.environ.setdefault("AWAVO_CACHE_DIR", str(CACHE))
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+# Tests compile much and compute little: code that LLVM leaves unoptimised halves their time.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import pytest  # noqa: E402

@@ -19,8 +19,10 @@ from awavo.types import Estimate
 
 __all__ = ["adaptive_gswd", "generalized_sliced_wasserstein", "sliced_wasserstein"]
 
-Points = Float[Array, "n d"] | np.ndarray
-Weights = Float[Array, " n"] | np.ndarray | None
+FirstPoints = Float[Array, "n d"] | np.ndarray
+FirstWeights = Float[Array, " n"] | np.ndarray | None
+SecondPoints = Float[Array, "m d"] | np.ndarray
+SecondWeights = Float[Array, " m"] | np.ndarray | None
 
 
 def _clouds(x, y, x_weights, y_weights, defining: Defining) -> tuple[Clouds, int]:
@@ -57,14 +59,14 @@ def _estimate(
 
 
 def sliced_wasserstein(
-    x: Points,
-    y: Points,
+    x: FirstPoints,
+    y: SecondPoints,
     *,
     key: Key[Array, ""] | None = None,
     num_slices: int = 100,
     order: float = 2,
-    x_weights: Weights = None,
-    y_weights: Weights = None,
+    x_weights: FirstWeights = None,
+    y_weights: SecondWeights = None,
     slices: Float[Array, "l c"] | np.ndarray | None = None,
     defining: Defining | None = None,
     law: str | None = None,
@@ -136,14 +138,14 @@ def sliced_wasserstein(
 
 
 def generalized_sliced_wasserstein(
-    x: Points,
-    y: Points,
+    x: FirstPoints,
+    y: SecondPoints,
     *,
     key: Key[Array, ""] | None = None,
     num_slices: int = 100,
     order: float = 2,
-    x_weights: Weights = None,
-    y_weights: Weights = None,
+    x_weights: FirstWeights = None,
+    y_weights: SecondWeights = None,
     slices: Float[Array, "l c"] | np.ndarray | None = None,
     defining: Defining | None = None,
     law: str | None = None,
@@ -175,13 +177,13 @@ def generalized_sliced_wasserstein(
 
 
 def adaptive_gswd(
-    x: Points,
-    y: Points,
+    x: FirstPoints,
+    y: SecondPoints,
     slices: Float[Array, "l c"] | np.ndarray,
     *,
     order: float = 2,
-    x_weights: Weights = None,
-    y_weights: Weights = None,
+    x_weights: FirstWeights = None,
+    y_weights: SecondWeights = None,
     defining: Defining | None = None,
     epsilon: float | Float[Array, ""] = 0.0,
     full_support: Float[Array, "k c"] | np.ndarray | None = None,
