@@ -12,17 +12,12 @@ SPEC = EnvSpec("toy", 3, Discrete(3), 10, ("a", "b"), (5.0, 5.0))
 CONTINUOUS = SPEC._replace(action_space=Box((-1.0, -2.0), (1.0, 2.0)))
 
 
-def quick_jit(function, **options):
-    """Compile in a hurry: the programs of these tests run once."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}, **options)
-
-
 def toy_rollout(algorithm, state, spec=SPEC, seed=0, costs=(0.0, 0.0), steps=8, envs=4):
     """Random observations, the algorithm's own actions; every episode ends in the last step with the given totals."""
     rng = np.random.default_rng(seed)
     obs = jnp.asarray(rng.normal(size=(steps, envs, spec.obs_dim)), jnp.float32)
     keys = jax.random.split(jax.random.key(seed), steps)
-    play = quick_jit(lambda state, rows: jax.lax.map(lambda row: algorithm.act(row[0], state, row[1], False), rows))
+    play = jax.jit(lambda state, rows: jax.lax.map(lambda row: algorithm.act(row[0], state, row[1], False), rows))
     action, extras = play(state, (keys, obs))
     last = jnp.zeros((steps, envs), bool).at[-1].set(True)
     reward = jnp.asarray(rng.normal(size=(steps, envs)), jnp.float32)

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import SPEC, quick_jit, toy_rollout
+from onpolicy_data import SPEC, toy_rollout
 from scipy.optimize import minimize
 
 from awavo.algorithms.cpo import constrained_step, cpo
 from awavo.baseline_configs import CpoConfig
 
-SOLVE = quick_jit(constrained_step)
+SOLVE = jax.jit(constrained_step)
 
 
 def random_problem(rng, num_constraints, size=6):
@@ -121,9 +121,9 @@ def test_constraint_without_a_gradient_changes_nothing():
 def test_recovers_when_the_limits_are_out_of_reach():
     config = CpoConfig(hidden=(8,), window=4, value_epochs=1)
     algorithm = cpo(SPEC, config)
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     for costs, recovering in ((0.0, 0.0), (1000.0, 1.0)):
-        _, info = quick_jit(algorithm.learn)(
+        _, info = jax.jit(algorithm.learn)(
             jax.random.key(1), state, toy_rollout(algorithm, state, costs=(costs, 0.0))
         )
         assert float(info.recovering) == recovering

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import SPEC, quick_jit, toy_rollout
+from onpolicy_data import SPEC, toy_rollout
 
 from awavo.algorithms.crpo import choose_constraint, crpo
 from awavo.baseline_configs import CrpoConfig
@@ -15,7 +15,7 @@ CONFIG = CrpoConfig(hidden=(8,), window=4, value_epochs=1)
 @pytest.fixture(scope="module")
 def learner():
     algorithm = crpo(SPEC, CONFIG)
-    return algorithm, quick_jit(algorithm.init)(jax.random.key(0)), quick_jit(algorithm.learn)
+    return algorithm, jax.jit(algorithm.init)(jax.random.key(0)), jax.jit(algorithm.learn)
 
 
 @pytest.mark.parametrize(("total", "feasible"), [(5.4, 1.0), (5.6, 0.0)])

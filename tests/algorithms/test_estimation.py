@@ -7,7 +7,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onpolicy_data import SPEC, quick_jit, toy_rollout
+from onpolicy_data import SPEC, toy_rollout
 
 from awavo.algorithms.crpo import crpo
 from awavo.algorithms.episodes import mean_length
@@ -16,8 +16,8 @@ from awavo.baseline_configs import CrpoConfig
 from awavo.networks import mlp
 
 CONFIG = CrpoConfig(hidden=(8,), window=4, value_epochs=1)
-UPDATE = quick_jit(estimator(SPEC, CONFIG).update)
-JITTED = quick_jit(gae)
+UPDATE = jax.jit(estimator(SPEC, CONFIG).update)
+JITTED = jax.jit(gae)
 
 
 def brute_force(signals, values, next_values, terminated, done, discount, decay):
@@ -81,7 +81,7 @@ def test_every_head_is_fitted():
 
 def test_batch_has_scaled_rewards_centred_costs_and_undiscounted_totals():
     algorithm = crpo(SPEC, CONFIG)
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rollout = toy_rollout(algorithm, state, costs=(7.0, 1.0))
     _, batch, _ = UPDATE(jax.random.key(1), state.estimates, rollout)
     assert float(batch.reward_advantage.mean()) == pytest.approx(0.0, abs=1e-5)
@@ -99,7 +99,7 @@ def test_batch_has_scaled_rewards_centred_costs_and_undiscounted_totals():
 
 def test_mean_length_is_that_of_finished_episodes_or_the_previous_one():
     algorithm = crpo(SPEC, CONFIG)
-    rollout = toy_rollout(algorithm, quick_jit(algorithm.init)(jax.random.key(0)))
+    rollout = toy_rollout(algorithm, jax.jit(algorithm.init)(jax.random.key(0)))
     assert float(mean_length(jnp.asarray(3.0), rollout)) == 8.0
     running = rollout._replace(truncated=rollout.truncated & False)
     assert float(mean_length(jnp.asarray(3.0), running)) == 3.0

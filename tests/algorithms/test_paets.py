@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import SPEC, quick_jit, toy_rollout
+from onpolicy_data import SPEC, toy_rollout
 
 from awavo.algorithms.paets import Mixture, execute, paets, refit, sequence_weights
 from awavo.baseline_configs import PaetsConfig
@@ -75,11 +75,11 @@ def test_relaxed_actions_cover_the_space():
 def test_warm_up_acts_at_random_and_planning_is_greedy_after_it():
     config = PaetsConfig(**{**vars(CONFIG), "warmup_steps": 32})
     algorithm = paets(SPEC, config)
-    state = quick_jit(algorithm.init)(jax.random.key(0))
-    act = quick_jit(algorithm.act, static_argnums=3)
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    act = jax.jit(algorithm.act, static_argnums=3)
     obs = jnp.zeros((200, 3))
     assert np.unique(act(jax.random.key(1), state, obs, True)[0]).size == 3
-    state, info = quick_jit(algorithm.learn)(jax.random.key(2), state, toy_rollout(algorithm, state, costs=(9.0, 0.0)))
+    state, info = jax.jit(algorithm.learn)(jax.random.key(2), state, toy_rollout(algorithm, state, costs=(9.0, 0.0)))
     assert int(state.replay.added) == 32
     assert float(info.feasible) == 0.0
     np.testing.assert_allclose(info.cost_estimate, [9.0, 0.0])
@@ -98,11 +98,11 @@ def test_plan_takes_the_rewarded_action_unless_it_breaks_a_limit(constrained, be
         "num_sequences": 64,
     }
     algorithm = paets(spec, PaetsConfig(**options))
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rollout = toy_rollout(algorithm, state, spec=spec, costs=(0.0,))
     action = jax.random.bernoulli(jax.random.key(5), shape=rollout.action.shape).astype(jnp.int32)
     gain = action.astype(jnp.float32)
     rollout = rollout._replace(action=action, reward=gain, costs=gain[..., None], next_obs=rollout.obs)
-    state, _ = quick_jit(algorithm.learn)(jax.random.key(1), state, rollout)
-    chosen, _ = quick_jit(algorithm.act, static_argnums=3)(jax.random.key(2), state, rollout.obs[0], True)
+    state, _ = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
+    chosen, _ = jax.jit(algorithm.act, static_argnums=3)(jax.random.key(2), state, rollout.obs[0], True)
     assert np.mean(np.asarray(chosen) == better) >= 0.75

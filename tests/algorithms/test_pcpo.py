@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import SPEC, quick_jit, toy_rollout
+from onpolicy_data import SPEC, toy_rollout
 from scipy.optimize import minimize
 
 from awavo.algorithms.estimation import estimator
@@ -14,7 +14,7 @@ from awavo.algorithms.pcpo import pcpo, project
 from awavo.algorithms.trust_region import local_model, natural_gradients
 from awavo.baseline_configs import PcpoConfig
 
-PROJECT = quick_jit(project)
+PROJECT = jax.jit(project)
 
 
 @pytest.mark.parametrize("norm", ["kl", "l2"])
@@ -56,10 +56,10 @@ def test_excess_is_taken_away_in_the_unit_of_the_surrogate():
     """8 steps an episode: an excess of 0.4 is 0.05 a step, and the projected step is predicted to take that away."""
     config = PcpoConfig(hidden=(8,), window=4, value_epochs=1, damping=1e-3, cg_iterations=40, fisher_rows=10_000)
     algorithm = pcpo(SPEC, config)
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rollout = toy_rollout(algorithm, state, costs=(5.4, 0.0), envs=32)
 
-    @quick_jit
+    @jax.jit
     def projected(state, rollout):
         _, batch, _ = estimator(SPEC, config).update(jax.random.key(1), state.estimates, rollout)
         excess = batch.excess(jnp.asarray(SPEC.cost_limits))
@@ -76,11 +76,11 @@ def test_excess_is_taken_away_in_the_unit_of_the_surrogate():
 def test_line_search_keeps_the_radius(projection):
     config = PcpoConfig(hidden=(8,), window=4, value_epochs=1, projection=projection, backtracks=60)
     algorithm = pcpo(SPEC, config)
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rollout = toy_rollout(algorithm, state, costs=(50.0, 50.0))
-    _, info = quick_jit(algorithm.learn)(jax.random.key(1), state, rollout)
+    _, info = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
     assert 0 < float(info.kl) <= config.max_kl
-    full, _ = quick_jit(pcpo(SPEC, dataclasses.replace(config, line_search="off")).learn)(
+    full, _ = jax.jit(pcpo(SPEC, dataclasses.replace(config, line_search="off")).learn)(
         jax.random.key(1), state, rollout
     )
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(full.policy))

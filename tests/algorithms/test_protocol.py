@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import CONTINUOUS, SPEC, moved, quick_jit, toy_rollout
+from onpolicy_data import CONTINUOUS, SPEC, moved, toy_rollout
 
 from awavo.experiment import settings_class
 from awavo.registry import ALGORITHMS, resolve
@@ -36,9 +36,9 @@ CASES = [(name, "discrete") for name in ALGORITHMS] + [(name, "continuous") for 
 def test_protocol(name, kind):
     spec = SPECS[kind]
     algorithm, config = build(name, spec)
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(state))
-    learn = quick_jit(algorithm.learn)
+    learn = jax.jit(algorithm.learn)
     start = state
     for i, total in enumerate((0.0, 100.0)):
         rollout = toy_rollout(algorithm, state, spec, seed=i, costs=(total,) * spec.num_costs)
@@ -61,7 +61,7 @@ def test_protocol(name, kind):
     net = {"orpo-dr": lambda s: s.learner.actor.net, "paets": lambda s: s.model.nets}.get(name, lambda s: s.policy)
     assert min(moved(net(start), net(state))) > 0, "a layer never moved"
     obs = jax.random.normal(jax.random.key(1), (5, spec.obs_dim))
-    act = quick_jit(algorithm.act, static_argnums=3)
+    act = jax.jit(algorithm.act, static_argnums=3)
     greedy, _ = act(jax.random.key(3), state, obs, True)
     assert greedy.shape[0] == 5
     if name != "paets":
@@ -88,9 +88,9 @@ TRUST_REGION = ("crpo", "cpo")
 @pytest.mark.parametrize("name", TRUST_REGION)
 def test_bad_numbers_do_not_reach_the_networks(name):
     algorithm, _ = build(name, SPEC)
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rollout = toy_rollout(algorithm, state)
     rollout = rollout._replace(reward=rollout.reward.at[0, 0].set(jnp.nan))
-    after, _ = quick_jit(algorithm.learn)(jax.random.key(1), state, rollout)
+    after, _ = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
     assert max(moved(state.policy, after.policy)) == 0.0
     assert max(moved(state.estimates.values, after.estimates.values)) == 0.0

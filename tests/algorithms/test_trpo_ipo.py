@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import CONTINUOUS, SPEC, quick_jit, toy_batch, toy_rollout
+from onpolicy_data import CONTINUOUS, SPEC, toy_batch, toy_rollout
 
 from awavo.algorithms.trpo_ipo import barrier, objective, trpo_ipo
 from awavo.algorithms.trust_region import Surrogate, local_model
@@ -22,7 +22,7 @@ def test_barrier_gradient_agrees_with_finite_differences(spec, slack, infeasible
     config = dataclasses.replace(CONFIG, infeasible=infeasible)
     policy, batch = toy_batch(spec)
 
-    @quick_jit
+    @jax.jit
     def compare(policy, batch, directions):
         local = barrier(jnp.asarray(slack), batch.episode_length, config)
         model = local_model(policy, batch, config)
@@ -57,9 +57,9 @@ def test_barrier_grows_towards_the_limit():
 @pytest.mark.parametrize("costs", [(4.0, 4.9), (9.0, 4.9)], ids=["feasible", "violated"])
 def test_line_search_leaves_slack(costs):
     algorithm = trpo_ipo(SPEC, dataclasses.replace(CONFIG, damping=0.01, max_kl=0.05))
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rollout = toy_rollout(algorithm, state, costs=costs, envs=16)
-    after, info = quick_jit(algorithm.learn)(jax.random.key(1), state, rollout)
+    after, info = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
     assert float(info.kl) <= 0.05
     assert float(info.feasible) == float(costs[0] < 5.5)
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(after))

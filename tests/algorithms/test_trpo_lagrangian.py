@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from onpolicy_data import SPEC, quick_jit, toy_rollout
+from onpolicy_data import SPEC, toy_rollout
 
 from awavo.algorithms.trpo_lagrangian import Controller, trpo_lagrangian, update_multipliers
 from awavo.baseline_configs import TrpoLagrangianConfig
@@ -34,8 +34,8 @@ def test_integral_does_not_wind_up():
 
 def test_multiplier_rises_where_a_limit_is_violated_only():
     algorithm = trpo_lagrangian(SPEC, TrpoLagrangianConfig(hidden=(8,), window=4, value_epochs=1, ki=0.5))
-    state = quick_jit(algorithm.init)(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rollout = toy_rollout(algorithm, state, costs=(10.0, 1.0))
-    after, info = quick_jit(algorithm.learn)(jax.random.key(1), state, rollout)
+    after, info = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
     np.testing.assert_allclose(info.multiplier, [0.5, 0.0])
     np.testing.assert_allclose(after.controller.integral, [0.5, 0.0])

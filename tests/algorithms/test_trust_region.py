@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
-from onpolicy_data import CONTINUOUS, SPEC, quick_jit, toy_batch
+from onpolicy_data import CONTINUOUS, SPEC, toy_batch
 
 from awavo.algorithms.trust_region import (
     active_sets,
@@ -29,7 +29,7 @@ def test_conjugate_gradient_agrees_with_a_dense_solve(seed):
     root = rng.normal(size=(30, 30))
     matrix = jnp.asarray(root @ root.T / 30 + np.eye(30), jnp.float32)
     target = jnp.asarray(rng.normal(size=30), jnp.float32)
-    x = quick_jit(lambda m, t: conjugate_gradient(lambda v: m @ v, t, 60))(matrix, target)
+    x = jax.jit(lambda m, t: conjugate_gradient(lambda v: m @ v, t, 60))(matrix, target)
     np.testing.assert_allclose(x, np.linalg.solve(np.asarray(matrix, float), target), rtol=2e-4, atol=2e-5)
 
 
@@ -41,7 +41,7 @@ def test_conjugate_gradient_of_nothing_is_nothing():
 def test_fisher_product_is_the_hessian_of_the_divergence(spec):
     policy, batch = toy_batch(spec)
 
-    @quick_jit
+    @jax.jit
     def both(policy, batch, vectors):
         flat, rebuild = ravel_pytree(policy)
         hessian = jax.hessian(lambda p: kl_divergence(policy(batch.obs), rebuild(p)(batch.obs)).mean())(flat)
@@ -57,7 +57,7 @@ def test_divergence_is_zero_at_home_and_agrees_with_sampling(spec):
     policy, batch = toy_batch(spec)
     other, _ = toy_batch(spec, seed=7)
 
-    @quick_jit
+    @jax.jit
     def both(policy, other, obs):
         before, after = policy(obs), other(obs)
         sample = before.sample(jax.random.key(1))
@@ -74,7 +74,7 @@ def test_divergence_is_zero_at_home_and_agrees_with_sampling(spec):
 def test_gradients_are_those_of_the_surrogates_which_vanish_at_the_old_policy(spec):
     policy, batch = toy_batch(spec)
 
-    @quick_jit
+    @jax.jit
     def both(policy, batch):
         model = local_model(policy, batch, CONFIG)
         advantages = jnp.concatenate([batch.reward_advantage[None], batch.cost_advantages.T])
@@ -95,7 +95,7 @@ def test_natural_step_has_the_divergence_asked_for(spec):
     policy, batch = toy_batch(spec, rows=512)
     config = OnPolicyConfig(damping=1e-3, fisher_rows=10_000, cg_iterations=80)
 
-    @quick_jit
+    @jax.jit
     def divergence(policy, batch, radius):
         model = local_model(policy, batch, config)
         direction = model.solve(model.gradient(batch.reward_advantage))
@@ -112,7 +112,7 @@ def test_natural_step_has_the_divergence_asked_for(spec):
 def test_backtracking_stops_at_the_first_accepted_scale_and_stays_where_there_is_none(case):
     policy, batch = toy_batch()
 
-    @quick_jit
+    @jax.jit
     def search(policy, batch):
         model = local_model(policy, batch, CONFIG)
         step = 10 * model.gradient(batch.reward_advantage) * (jnp.nan if case == "not finite" else 1.0)
