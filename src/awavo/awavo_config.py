@@ -18,11 +18,11 @@ class AwavoConfig(OrpoDrConfig):
     num_updates: int = setting(100, "gradient steps of actor and critics after each rollout", low=1, high=100_000)
     warmup_steps: int = setting(400, "environment steps with random actions", low=0, high=1_000_000_000)
     window: int = setting(8, "finished episodes W in the constraint estimate", low=1, high=100_000)
-    weight_initial: float = setting(0.4, "posterior: first weight of each constraint", low=0.0, high=1e6)
-    weight_min: float = setting(0.2, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
-    weight_max: float = setting(5.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
+    weight_initial: float = setting(0.5, "posterior: first weight of each constraint", low=0.0, high=1e6)
+    weight_min: float = setting(0.3, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
+    weight_max: float = setting(2.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
     weight_growth: float = setting(
-        0.1, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
+        0.05, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
     )
     weight_decay: float = setting(
         0.02, "posterior: decay of a satisfied constraint's weight per rollout", low=0.0, high=10.0
@@ -30,6 +30,7 @@ class AwavoConfig(OrpoDrConfig):
 
     num_members: int = setting(5, "members of the ensemble p_D(theta)", low=1, high=1_000)
     model_hidden: tuple[int, ...] = setting((64, 64), "sizes of the model's hidden layers", low=1, high=65_536)
+    model_activation: str = setting("relu", "activation of the model", choices=("relu", "silu", "tanh"))
     model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
     model_weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)
     model_updates: int = setting(200, "gradient steps of the model after each rollout", low=1, high=100_000)
@@ -43,7 +44,7 @@ class AwavoConfig(OrpoDrConfig):
     memory_share: float = setting(0.3, "share of candidates from the shifted posterior", low=0.0, high=1.0)
     num_particles: int = setting(32, "continuous actions: particles P of q", low=2, high=100_000)
     proposal_noise: float = setting(0.2, "noise on proposals, of half the range or as a share", low=0.0, high=1.0)
-    effective_share: float = setting(0.04, "effective share of the candidates that sets T", low=1e-6, high=1.0)
+    effective_share: float = setting(0.04, "effective share of the candidates that sets T; 0 for T = 1", low=0.0, high=1.0)
     metric: str = setting("a-gswd", "what q is moved by", choices=("a-gswd", "kl"))
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
     degree: int = setting(3, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)

@@ -89,7 +89,13 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
     discrete = isinstance(spec.action_space, Discrete)
     log_optimality = log_optimality_fn(config, likelihood)
     dynamics = ensemble(
-        spec, config.num_members, config.model_hidden, config.model_lr, config.model_weight_decay, config.prior_scale
+        spec,
+        config.num_members,
+        config.model_hidden,
+        config.model_lr,
+        config.model_weight_decay,
+        config.prior_scale,
+        config.model_activation,
     )
     decide = planner(spec, config)
     head_optimizer, amortize_optimizer = (adam(lr, config.max_grad_norm) for lr in (config.slice_lr, config.amortize_lr))

@@ -94,12 +94,11 @@ def encode_action(space: ActionSpace, action: Array) -> Float[Array, "... a"]:
 
 def bootstrap_weights(rows: Int[Array, "K B"]) -> Float[Array, "K B"]:
     """Weights 0 or 2 of the stored rows: a fixed function of the member and the row's number."""
-    members = jnp.arange(rows.shape[0])
-
-    def weigh(member, row):
-        return 2.0 * jax.random.bernoulli(jax.random.fold_in(jax.random.fold_in(jax.random.key(0), member), row))
-
-    return jax.vmap(lambda m, r: jax.vmap(lambda row: weigh(m, row))(r))(members, rows)
+    members = jnp.arange(rows.shape[0], dtype=jnp.uint32)[:, None]
+    bits = rows.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + members * jnp.uint32(0x85EBCA77)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        bits = (bits ^ (bits >> shift)) * jnp.uint32(factor)
+    return 2.0 * ((bits >> 31) == 0)
 
 
 def ensemble(
@@ -109,6 +108,7 @@ def ensemble(
     learning_rate: float,
     weight_decay: float,
     prior_scale: float = 0.0,
+    activation: str = "silu",
 ) -> EnsembleModel:
     """Build the functions of an ensemble for a task."""
     dim, num_costs = spec.obs_dim, spec.num_costs
@@ -119,7 +119,7 @@ def ensemble(
 
     def init(key: Array) -> Ensemble:
         net_key, prior_key = jax.random.split(key)
-        draw = jax.vmap(lambda k: mlp(k, sizes, activation="silu", output_scale=0.1))
+        draw = jax.vmap(lambda k: mlp(k, sizes, activation=activation, output_scale=0.1))
         nets: Any = draw(jax.random.split(net_key, num_members))
         priors: Any = ()
         if prior_scale > 0:

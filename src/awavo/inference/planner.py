@@ -5,7 +5,7 @@ r"""Inference at decision time: from an observation to a posterior over action s
     1  K sequences: from the actor inside the model, from the shifted posterior of the step before, from the prior
     2  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
     3  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
-    4  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T such that the effective share of candidates is as told
+    4  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of candidates asked for, or 1
     5  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
     6  act by the first step of q: a sample, or its mode or mean
 
@@ -109,47 +109,54 @@ def planner(spec: EnvSpec, config: AwavoConfig) -> Callable[..., Decision]:
     defining = action_defining(spec, config)
     discounts = config.discount ** jnp.arange(horizon)
 
-    def propose_discrete(key, beliefs, obs, plan_row):
-        actor = jax.nn.softmax(beliefs.policy(obs[:num_actor]).logits)
-        mixed = (1 - config.proposal_noise) * actor + config.proposal_noise / space.num
-        memory = jnp.broadcast_to(plan_row, (num_memory, space.num))
-        prior = jnp.full((num - num_actor - num_memory, space.num), 1.0 / space.num)
-        return jax.random.categorical(key, jnp.log(jnp.concatenate([mixed, memory, prior]) + 1e-6))
+    # All random numbers and all that needs no imagined state are drawn before the loop over the horizon.
+    def prepare_discrete(key, plan):
+        memory = jnp.broadcast_to(plan[:, None], (horizon, num_memory, space.num))
+        prior = jnp.full((horizon, num - num_actor - num_memory, space.num), 1.0 / space.num)
+        others = jnp.log(jnp.concatenate([memory, prior], 1) + 1e-6)
+        return jax.random.gumbel(key, (horizon, num, space.num)), others
 
-    def propose_box(key, beliefs, obs, plan_row):
+    def propose_discrete(prepared, beliefs, obs):
+        noise, others = prepared
+        actor = jax.nn.softmax(beliefs.policy(obs).logits)
+        mixed = (1 - config.proposal_noise) * actor + config.proposal_noise / space.num
+        return jnp.argmax(jnp.concatenate([jnp.log(mixed), others]) + noise, -1)
+
+    def prepare_box(key, plan):
         actor_key, noise_key, prior_key = jax.random.split(key, 3)
-        actor = to_unit(space, beliefs.policy(obs[:num_actor]).sample(actor_key))
-        memory = plan_row[jnp.arange(num_memory) % config.num_particles]
-        prior = jax.random.uniform(
-            prior_key, (num - num_actor - num_memory, space.dim), minval=-1.0, maxval=1.0
-        )
-        known = jnp.concatenate([actor, memory])
-        known = known + config.proposal_noise * jax.random.normal(noise_key, known.shape)
-        return jnp.clip(jnp.concatenate([known, prior]), -1.0, 1.0)
+        rows = jnp.swapaxes(plan, 0, 1)[:, jnp.arange(num_memory) % config.num_particles]
+        noise = config.proposal_noise * jax.random.normal(noise_key, (horizon, num_actor + num_memory, space.dim))
+        shape = (horizon, num - num_actor - num_memory, space.dim)
+        prior = jax.random.uniform(prior_key, shape, minval=-1.0, maxval=1.0)
+        others = jnp.concatenate([rows + noise[:, num_actor:], prior], 1)
+        return jax.random.split(actor_key, horizon), noise[:, :num_actor], jnp.clip(others, -1.0, 1.0)
+
+    def propose_box(prepared, beliefs, obs):
+        key, noise, others = prepared
+        actor = to_unit(space, beliefs.policy(obs).sample(key)) + noise
+        return jnp.concatenate([jnp.clip(actor, -1.0, 1.0), others])
 
     def imagine(key, beliefs, obs, plan):
         """Candidates `[N, K, ...]` and the signals `[M, K, 1 + C]` of their returns."""
         members = beliefs.log_weights.shape[0]
         weights = jnp.exp(beliefs.log_weights)
-        propose = propose_discrete if discrete else propose_box
+        prepare, propose = (prepare_discrete, propose_discrete) if discrete else (prepare_box, propose_box)
 
         def advance(carry, step):
             obs, alive, total = carry
-            key, plan_row, discount = step
-            action = propose(key, beliefs, jnp.einsum("m,mkd->kd", weights, obs), plan_row)
+            prepared, discount = step
+            action = propose(prepared, beliefs, jnp.einsum("m,mkd->kd", weights, obs[:, :num_actor]))
             guess = beliefs.predict(obs, action if discrete else to_box(space, action))
             signals = jnp.concatenate([guess.reward[..., None], guess.costs], -1)
             total = total + discount * alive[..., None] * signals
             return (guess.next_obs, alive * (1 - guess.terminated), total), action
 
-        rows = plan if discrete else jnp.swapaxes(plan, 0, 1)
         start = (
             jnp.broadcast_to(obs, (members, num, obs.shape[-1])),
             jnp.ones((members, num)),
             jnp.zeros((members, num, 1 + spec.num_costs)),
         )
-        keys = jax.random.split(key, horizon)
-        (last, alive, total), actions = jax.lax.scan(advance, start, (keys, rows, discounts))
+        (last, alive, total), actions = jax.lax.scan(advance, start, (prepare(key, plan), discounts))
         return actions, total + config.discount**horizon * alive[..., None] * beliefs.values(last)
 
     def decide(key: Array, beliefs: Beliefs, obs: Array, plan: Array, slices: Array) -> Decision:
@@ -158,12 +165,16 @@ def planner(spec: EnvSpec, config: AwavoConfig) -> Callable[..., Decision]:
         actions, signals = imagine(imagine_key, beliefs, obs, before)
         likelihoods = beliefs.log_optimality(signals)
         log_likelihood = jax.nn.logsumexp(beliefs.log_weights[:, None] + likelihoods, 0)
-        weights, temperature = tempered_weights(log_likelihood, max(config.effective_share * num, 1.0))
+        if config.effective_share > 0:
+            weights, temperature = tempered_weights(log_likelihood, max(config.effective_share * num, 1.0))
+        else:
+            weights, temperature = jax.nn.softmax(log_likelihood), jnp.ones(())
         if discrete:
             target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, space.num))
             after, distance = target, jnp.zeros(())
             if config.metric == "a-gswd":
-                after, distance = move_probabilities(before, target, slices, **steps)
+                after, left = move_probabilities(before, target, slices, **steps)
+                distance = jnp.mean(left)
         else:
             target = jnp.swapaxes(actions, 0, 1).reshape(num, -1)
             flat = before.reshape(config.num_particles, -1)

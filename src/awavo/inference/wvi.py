@@ -6,10 +6,12 @@ carry the target measure
 .. math::  \nu = \sum_k w_k \delta(A_k), \qquad w_k \propto \exp(\ell_k / T),
 
 and q, particles or categorical probabilities, descends :math:`f(q) = \text{A-GSWD}_p^p(q, \nu)`. As f is zero at the
-target, the length of a step follows from its value (Polyak 1987), whatever the order of the distance, the degree of the
-defining function or the scale of the space:
+target, the length of a step follows from its value (Polyak 1987), whatever the scale of the space:
 
-.. math::  q \leftarrow q - \eta\, \frac{f(q)}{\lVert \nabla f(q) \rVert^2} \nabla f(q).
+.. math::  q \leftarrow q - \eta\, \frac{f(q)}{\lVert \nabla f(q) \rVert^2} \nabla f(q),
+
+with :math:`\eta` the degree at which f vanishes there. Probabilities enter f convexly; particles do not, and a step of
+theirs that does not lower f is taken back and shortened.
 
 With KL in place of A-GSWD q is the target itself: its categorical marginals, or candidates drawn by weight.
 """
@@ -25,7 +27,7 @@ from jaxtyping import Array, Float
 
 from awavo.transport import adaptive_gswd
 from awavo.transport.defining import Defining
-from awavo.transport.line import line_costs
+from awavo.transport.staircase import power_cost
 
 __all__ = [
     "Posterior",
@@ -37,7 +39,7 @@ __all__ = [
     "tempered_weights",
 ]
 
-_BISECTIONS = 30
+_BISECTIONS = 40
 
 
 class Posterior(NamedTuple):
@@ -71,16 +73,44 @@ def tempered_weights(
         small = size < target_size
         return jnp.where(small, middle, low), jnp.where(small, high, middle)
 
-    bracket = (jnp.asarray(-8.0, centred.dtype), jnp.asarray(8.0, centred.dtype))
+    bracket = (jnp.asarray(-30.0, centred.dtype), jnp.asarray(8.0, centred.dtype))
     temperature = spread * jnp.exp(jax.lax.fori_loop(0, _BISECTIONS, halve, bracket)[1])
     temperature = jnp.maximum(temperature, minimum)
     return jax.nn.softmax(centred / temperature), temperature
 
 
-def _polyak_step(value: Array, grad: Array, step_size: float, axes: tuple[int, ...]) -> Array:
-    length = jnp.sum(grad**2, axes, keepdims=True)
-    value = value.reshape(value.shape + (1,) * len(axes))
-    return step_size * value * grad / jnp.where(length > 1e-20, length, jnp.inf)
+def _descend(
+    value_and_grad: Callable[[Array], tuple[Array, Array]],
+    project: Callable[[Array], Array],
+    start: Float[Array, "*rows ..."],
+    num_steps: int,
+    power: float,
+    convex: bool,
+) -> tuple[Array, Array]:
+    """Polyak steps, one length for each row.
+
+    Where f is convex each brings q nearer to the target even if f rises (it has kinks); otherwise a step that does not
+    lower a row's value is taken back and shortened.
+    """
+    value, grad = value_and_grad(start)
+    axes = tuple(range(value.ndim, start.ndim))
+
+    def wide(x):
+        return x.reshape(x.shape + (1,) * len(axes))
+
+    def step(carry, _):
+        x, value, grad, share = carry
+        length = jnp.sum(grad**2, axes)
+        pace = share * power * value / jnp.where(length > 1e-20, length, jnp.inf)
+        trial = project(x - wide(pace) * grad)
+        trial_value, trial_grad = value_and_grad(trial)
+        better = (trial_value < value) | convex
+        x, grad = (jnp.where(wide(better), new, old) for new, old in ((trial, x), (trial_grad, grad)))
+        share = jnp.where(better, jnp.minimum(2 * share, 1.0), 0.3 * share)
+        return (x, jnp.where(better, trial_value, value), grad, share), None
+
+    (x, value, _, _), _ = jax.lax.scan(step, (start, value, grad, jnp.ones_like(value)), None, length=num_steps)
+    return x, value
 
 
 def move_particles(
@@ -92,43 +122,48 @@ def move_particles(
     defining: Defining,
     order: float = 2,
     num_steps: int = 3,
-    step_size: float = 1.0,
 ) -> tuple[Float[Array, "P D"], Float[Array, ""]]:
-    """Descend A-GSWD from the particles to the weighted candidates; return them and the last value before a step."""
+    """Descend A-GSWD from the particles to the weighted candidates; return them and the distance left (to the p)."""
     candidates, weights = jax.lax.stop_gradient((candidates, weights))
 
     def distance(x):
         return adaptive_gswd(x, candidates, slices, y_weights=weights, defining=defining, order=order)
 
-    def step(x, _):
-        value, grad = jax.value_and_grad(distance)(x)
-        return x - _polyak_step(value, grad, step_size, (0, 1)), value
-
-    moved, values = jax.lax.scan(step, particles, None, length=num_steps)
-    return moved, values[-1]
+    return _descend(jax.value_and_grad(distance), lambda x: x, particles, num_steps, power=order, convex=False)
 
 
 def categorical_gswd(
-    probabilities: Float[Array, "... A"],
-    target: Float[Array, "... A"],
-    slices: Float[Array, "... L c"],
+    probabilities: Float[Array, "*batch A"],
+    target: Float[Array, "*batch A"],
+    slices: Float[Array, "*batch L c"],
     *,
     defining: Defining,
     order: float = 2,
-) -> Float[Array, ...]:
-    """A-GSWD^p between two laws on the same A one-hot vectors, each with its own slices."""
+) -> Float[Array, "*batch"]:
+    r"""A-GSWD^p between two laws on the same A one-hot vectors, each pair with its own slices.
+
+    With the atoms sorted along a slice and cumulated F and G, the monotone coupling of so few atoms is written down,
+    :math:`\gamma_{ij} = (\min(F_i, G_j) - \max(F_{i-1}, G_{j-1}))_+`, faster than the general staircase.
+    """
     num = probabilities.shape[-1]
     features = defining.features(jnp.eye(num, dtype=probabilities.dtype))
+    flat = slices.reshape(-1, slices.shape[-1])
+    points = defining.project(features, flat).reshape(*slices.shape[:-1], num)
+    place = jnp.argsort(jax.lax.stop_gradient(points), -1)
+    points = jnp.take_along_axis(points, place, -1)
 
-    def one(p, q, rows):
-        # `project` puts slices first: [L, A] images of the A atoms.
-        points = defining.project(features, rows)
-        return jnp.mean(line_costs(points, points, p, q, order))
+    def levels(p):
+        ordered = jnp.take_along_axis(jnp.broadcast_to(p[..., None, :], points.shape), place, -1)
+        inner = jnp.cumsum(ordered, -1)[..., :-1]
+        ends = [jnp.zeros_like(inner[..., :1]), inner, jnp.ones_like(inner[..., :1])]
+        full = jnp.concatenate(ends, -1)
+        return full[..., :-1], full[..., 1:]
 
-    flat = jax.vmap(one)(
-        probabilities.reshape(-1, num), target.reshape(-1, num), slices.reshape(-1, *slices.shape[-2:])
-    )
-    return flat.reshape(probabilities.shape[:-1])
+    (f_low, f_high), (g_low, g_high) = levels(probabilities), levels(target)
+    top = jnp.minimum(f_high[..., :, None], g_high[..., None, :])
+    bottom = jnp.maximum(f_low[..., :, None], g_low[..., None, :])
+    costs = power_cost(points[..., :, None] - points[..., None, :], order)
+    return jnp.mean(jnp.sum(jnp.maximum(top - bottom, 0.0) * costs, (-2, -1)), -1)
 
 
 def move_probabilities(
@@ -139,8 +174,7 @@ def move_probabilities(
     defining: Defining,
     order: float = 2,
     num_steps: int = 3,
-    step_size: float = 1.0,
-) -> tuple[Float[Array, "N A"], Float[Array, ""]]:
+) -> tuple[Float[Array, "N A"], Float[Array, " N"]]:
     """Descend A-GSWD in the probabilities of N independent categorical laws, which stay on the simplex."""
     target = jax.lax.stop_gradient(target)
     rows = jnp.broadcast_to(jax.lax.stop_gradient(slices), (probabilities.shape[0], *slices.shape))
@@ -149,13 +183,16 @@ def move_probabilities(
         values = categorical_gswd(p, target, rows, defining=defining, order=order)
         return jnp.sum(values), values
 
-    def step(p, _):
+    def rise(p):
         (_, values), grad = jax.value_and_grad(distance, has_aux=True)(p)
-        moved = jnp.maximum(p - _polyak_step(values, grad, step_size, (1,)), 0.0)
-        return moved / jnp.sum(moved, -1, keepdims=True), jnp.mean(values)
+        return values, grad
 
-    moved, values = jax.lax.scan(step, probabilities, None, length=num_steps)
-    return moved, values[-1]
+    def project(p):
+        p = jnp.maximum(p, 0.0)
+        return p / jnp.sum(p, -1, keepdims=True)
+
+    # Moving mass costs in proportion to it, whatever the order: f is homogeneous of degree 1 around the target.
+    return _descend(rise, project, probabilities, num_steps, power=1.0, convex=True)
 
 
 def infer(
