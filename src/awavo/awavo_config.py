@@ -20,7 +20,7 @@ class AwavoConfig(OrpoDrConfig):
     window: int = setting(8, "finished episodes W in the constraint estimate", low=1, high=100_000)
     weight_initial: float = setting(0.5, "posterior: first weight of each constraint", low=0.0, high=1e6)
     weight_min: float = setting(0.3, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
-    weight_max: float = setting(2.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
+    weight_max: float = setting(1.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
     weight_growth: float = setting(
         0.05, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
     )

@@ -15,7 +15,7 @@ from awavo.inference.wvi import (
     tempered_weights,
 )
 from awavo.tasks.cartpole import CartPoleParams, cartpole_costs, cartpole_dynamics
-from awavo.transport import Linear, LinearForms, Polynomial, orthogonal_slices
+from awavo.transport import Linear, LinearForms, Polynomial, orthogonal_slices, wasserstein_1d
 
 KEY = jax.random.key(0)
 
@@ -81,6 +81,27 @@ def test_distance_of_categoricals_sees_only_what_slices_separate():
     seeing = jnp.array([[[0.0, 1.0, -1.0]]])
     assert float(categorical_gswd(even, odd, blind, defining=features)[0]) == pytest.approx(0, abs=1e-7)
     assert float(categorical_gswd(even, odd, seeing, defining=features)[0]) == pytest.approx(1, rel=1e-5)
+
+
+def test_the_dense_coupling_agrees_with_the_transport_package():
+    """Value, and gradient up to a constant, of laws on four atoms against `wasserstein_1d` with weights."""
+    rng = np.random.default_rng(5)
+    p, q = (jnp.asarray(rng.dirichlet(np.ones(4), 3), jnp.float32) for _ in range(2))
+    defining = Polynomial(3)
+    slices = jnp.asarray(rng.normal(size=(3, 5, defining.num_coefficients(4))), jnp.float32)
+    features = defining.features(jnp.eye(4))
+
+    def reference(p):
+        points = jax.vmap(lambda rows: defining.project(features, rows))(slices)
+        wide = [jnp.broadcast_to(w[:, None], points.shape) for w in (p, q)]
+        return wasserstein_1d(points, points, x_weights=wide[0], y_weights=wide[1], order=1.5).mean(1)
+
+    def dense(p):
+        return categorical_gswd(p, q, slices, defining=defining, order=1.5)
+
+    np.testing.assert_allclose(jax.jit(dense)(p), jax.jit(reference)(p), rtol=1e-4)
+    ours, theirs = (jax.jit(jax.grad(lambda p, f=f: f(p).sum()))(p) for f in (dense, reference))
+    np.testing.assert_allclose(ours - ours.mean(1, keepdims=True), theirs, rtol=1e-3, atol=1e-4)
 
 
 def test_linear_gaussian_posterior_is_exact():

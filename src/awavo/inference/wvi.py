@@ -185,10 +185,10 @@ def move_probabilities(
 
     def rise(p):
         (_, values), grad = jax.value_and_grad(distance, has_aux=True)(p)
-        return values, grad
+        return values, grad - jnp.mean(grad, -1, keepdims=True)
 
     def project(p):
-        p = jnp.maximum(p, 0.0)
+        p = jnp.maximum(p, 1e-9)
         return p / jnp.sum(p, -1, keepdims=True)
 
     # Moving mass costs in proportion to it, whatever the order: f is homogeneous of degree 1 around the target.
