@@ -143,13 +143,18 @@ def weight_term(
 
     `partners` are the points of the other measure at which each atom ends.
     """
-    return jnp.zeros(points.shape[:-1], points.dtype)
+    return _batched_zero(weights, points)
+
+
+def _batched_zero(weights: Float[Array, "*batch n"], points: Float[Array, "*batch n"]) -> Float[Array, "*batch"]:
+    """Zero that depends on the inputs: under vmap a constant would have no batch axis, which the rule's batching needs."""
+    return 0 * (weights[..., 0] + points[..., 0])
 
 
 @partial(weight_term.defjvp, symbolic_zeros=True)
 def _weight_term_jvp(order, primals, tangents):
-    _, points, partners = primals
-    zero = jnp.zeros(points.shape[:-1], points.dtype)
+    weights, points, partners = primals
+    zero = _batched_zero(weights, points)
     if isinstance(tangents[0], SymbolicZero):
         return zero, zero
     bend = partners[..., :-1]
