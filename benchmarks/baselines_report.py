@@ -2,8 +2,8 @@
 
     python benchmarks/baselines_report.py benchmarks/results/baselines_learning.json [MORE.json ...]
 
-Writes docs/baselines_results.md and docs/figures/baselines_TASK.svg; of two rows with the same algorithm and task the later
-file's is used.
+Writes docs/baselines_results.md and docs/figures/baselines_TASK.svg; of two rows with the same algorithm and task the
+later file's is used.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from awavo.types import Discrete
 SPEC = toys.SPEC._replace(action_space=Discrete(2))
 CONFIG = OrpoDrConfig(num_envs=4, rollout_length=8, num_updates=8, batch_size=32, hidden=(16,), num_quantiles=4,
                       replay_capacity=256, warmup_steps=0, window=4, entropy=0.0)  # fmt: skip
-HARD = dataclasses.replace(CONFIG, rectify="hard")
+HARD = dataclasses.replace(CONFIG, rectify="hard", num_updates=200, actor_lr=1e-2, critic_lr=1e-2, discount=0.0)
 
 
 def moved(before, after):
@@ -42,8 +42,7 @@ def test_gradient_reaches_every_layer_of_actor_and_critic(spec, config, costs):
 @pytest.mark.parametrize("branch", ["feasible", "violated"])
 def test_actor_prefers_what_the_branch_asks_for(branch):
     """Action 1 earns more and costs more: feasible, it becomes likelier; violated under `hard`, less likely."""
-    config = dataclasses.replace(HARD, num_updates=200, actor_lr=1e-2, critic_lr=1e-2, discount=0.0)
-    programs = compiled(orpo_dr, config, SPEC)
+    programs = compiled(orpo_dr, HARD, SPEC)
     rollout = toy_rollout(SPEC, costs=0.0 if branch == "feasible" else 100.0)
     bonus = rollout.action.astype(np.float32)
     rollout = rollout._replace(reward=bonus, costs=np.stack([bonus, bonus], -1))

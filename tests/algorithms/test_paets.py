@@ -12,7 +12,7 @@ from awavo.types import Box, Discrete, EnvSpec
 
 REFIT = jax.jit(refit, static_argnums=4)
 CONFIG = PaetsConfig(
-    num_envs=4, rollout_length=8, num_updates=4, batch_size=16, replay_capacity=256, warmup_steps=0, hidden=(8,),
+    num_envs=4, rollout_length=8, num_updates=4, batch_size=16, replay_capacity=256, warmup_steps=256, hidden=(8,),
     num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3, window=4,
 )  # fmt: skip
 
@@ -73,14 +73,14 @@ def test_relaxed_actions_cover_the_space():
     np.testing.assert_allclose(execute(Box((-1.0,), (3.0,)), relaxed)[:, 0], [-1.0, 0.2, 1.0, 2.8, 3.0], rtol=1e-6)
 
 
-def test_warm_up_acts_at_random_and_planning_is_greedy_after_it():
-    config = PaetsConfig(**{**vars(CONFIG), "warmup_steps": 32})
-    programs = compiled(paets, config)
+def test_warm_up_acts_at_random_and_plans_after_it():
+    programs = compiled(paets, CONFIG)
     obs = np.zeros((50, 3), np.float32)
     assert np.unique(programs.act(jax.random.key(1), programs.state, obs, True)[0]).size == 3
-    state, info = programs.learn(jax.random.key(2), programs.state, toy_rollout(costs=(9.0, 0.0), envs=4))
-    assert int(state.replay.added) == 32
-    assert np.unique(programs.act(jax.random.key(1), state, obs, True)[0]).size < 3
+    state, info = programs.learn(jax.random.key(2), programs.state, toy_rollout(costs=(9.0, 0.0)))
+    assert int(state.replay.added) == CONFIG.warmup_steps
+    before, after = (np.asarray(programs.act(jax.random.key(1), s, obs, True)[0]) for s in (programs.state, state))
+    assert np.any(before != after)
     assert float(info.feasible) == 0.0
     np.testing.assert_allclose(info.cost_estimate, [9.0, 0.0])
 

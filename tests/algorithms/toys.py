@@ -24,9 +24,13 @@ class Compiled(NamedTuple):
     learn: Any
 
 
-@functools.cache
 def compiled(factory, config, spec=SPEC):
     """Build and compile an algorithm; the same arguments give the same programs."""
+    return _compiled(factory, config, spec)
+
+
+@functools.cache
+def _compiled(factory, config, spec):
     algorithm = factory(spec, config)
     state = jax.jit(algorithm.init)(jax.random.key(0))
     return Compiled(algorithm, state, jax.jit(algorithm.act, static_argnums=3), jax.jit(algorithm.learn))

@@ -86,8 +86,8 @@ def test_each_member_learns_from_its_own_rows():
         return state.nets, model.train_step(state, batch._replace(weight=weight))[0].nets
 
     for before, new in zip(*(jax.tree.leaves(x) for x in once(jax.random.key(0))), strict=True):
-        assert np.abs(new[0] - before[0]).max() > 0
-        np.testing.assert_array_equal(new[1], before[1])
+        assert np.abs(new[0] - before[0]).max() > 1e-3
+        np.testing.assert_allclose(new[1], before[1], rtol=0, atol=1e-6)
 
 
 def test_bootstrap_is_fixed_fair_and_different_between_members():

@@ -44,7 +44,7 @@ def initial_policy(key: Array, spec: EnvSpec, config: OnPolicyConfig) -> Stochas
 
 
 def act(key: Array, state: OnPolicyState, obs: Float[Array, "E d"], greedy: bool) -> tuple[Array, Array]:
-    """Sample the last policy, or take the mode of the average one; the sample travels with the rollout, for the ratios."""
+    """Sample the last policy or take the mode of the average; the sample travels with the rollout, for the ratios."""
     policy = state.average if greedy else state.policy
     distribution = policy(normalize(state.estimates.obs_stats, obs))
     sample = distribution.mode() if greedy else distribution.sample(key)
