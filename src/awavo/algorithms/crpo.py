@@ -12,7 +12,7 @@ One call of `learn` is one iteration:
 
 Choices where the paper leaves one: the step is TRPO's, as in its experiments; among the violated constraints the one
 with the largest excess relative to its limit (`first` and `random` are options); the radius of a rectifying step has
-its own setting. Actions come from the last policy; the theory outputs a random iterate of the reward steps.
+its own setting. Greedy actions come from the averaged policy; the theory outputs a random iterate of the reward steps.
 """
 
 from __future__ import annotations
