@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "awavo"
-BASE = {"types", "config", "errors", "registry"}
+BASE = {"types", "config", "errors", "registry", "baseline_configs"}
 ALLOWED = {
     "transport": set(),
     "networks": set(),
@@ -18,6 +18,7 @@ ALLOWED = {
     "types": set(),
     "errors": set(),
     "config": set(),
+    "baseline_configs": set(),
     "registry": set(),
     "provenance": set(),
 }

@@ -94,7 +94,7 @@ BAD = {
     "command": (["trian"], "Did you mean 'train'"),
     "task": (["train", "cartpol"], "Did you mean 'cartpole'"),
     "gymnasium id": (["train", "Pendulum-v9"], "Did you mean 'Pendulum-v1'"),
-    "algorithm": (["train", "cartpole", "--algo", "orpo"], "Did you mean 'orpo-dr'"),
+    "algorithm": (["train", "cartpole", "--algo", "orpo-d"], "Did you mean 'orpo-dr'"),
     "preset": (["train", "cartpole", "--preset", "papr"], "Did you mean 'paper'"),
     "option name": (["train", "cartpole", "--option", "discont=0.9"], "Did you mean 'discount'"),
     "option form": (["train", "cartpole", "--option", "discount"], "NAME=VALUE"),

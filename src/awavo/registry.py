@@ -37,6 +37,42 @@ ALGORITHMS = {
         "AWaVO 2024, Algorithm 1",
         "awavo.config:OrpoDrConfig",
     ),
+    "crpo": Entry(
+        "awavo.algorithms.crpo:crpo",
+        "constraint-rectified policy optimisation, trust-region steps",
+        "Xu et al. 2021",
+        "awavo.baseline_configs:CrpoConfig",
+    ),
+    "pcpo": Entry(
+        "awavo.algorithms.pcpo:pcpo",
+        "trust-region step, then projection onto the limits",
+        "Yang et al. 2020",
+        "awavo.baseline_configs:PcpoConfig",
+    ),
+    "cpo": Entry(
+        "awavo.algorithms.cpo:cpo",
+        "best step inside the trust region and the limits",
+        "Achiam et al. 2017",
+        "awavo.baseline_configs:CpoConfig",
+    ),
+    "trpo-ipo": Entry(
+        "awavo.algorithms.trpo_ipo:trpo_ipo",
+        "log barrier on every limit, trust-region steps",
+        "Liu et al. 2020",
+        "awavo.baseline_configs:TrpoIpoConfig",
+    ),
+    "trpo-lagrangian": Entry(
+        "awavo.algorithms.trpo_lagrangian:trpo_lagrangian",
+        "Lagrangian with dual ascent or PID multipliers, trust-region steps",
+        "Ray et al. 2019, Stooke et al. 2020",
+        "awavo.baseline_configs:TrpoLagrangianConfig",
+    ),
+    "paets": Entry(
+        "awavo.algorithms.paets:paets",
+        "planning with a mixture over action sequences and ensemble dynamics",
+        "Okada & Taniguchi 2019",
+        "awavo.baseline_configs:PaetsConfig",
+    ),
 }
 
 

@@ -1,0 +1,171 @@
+"""Train an algorithm's preset on a task with several seeds, then evaluate every seed greedily and stochastically.
+
+    python benchmarks/baselines_learning.py --algo crpo pcpo --task cartpole acrobot --seeds 10 --steps 2000000 \
+        --out benchmarks/results/baselines_learning.json
+
+Needs only jax, numpy, equinox and optax; run it with PYTHONPATH=src where the package is not installed. Seeds run in
+one vmapped program on a GPU and one after the other on a CPU (`--seed-axis`). `--set name=value` changes settings,
+`--cost-limits` the task's limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import numpy as np
+
+from awavo.config import TrainConfig, parse_value
+from awavo.experiment import build_problem, resolve_config
+from awavo.provenance import device_info, source_commit
+from awavo.results.statistics import evaluation_summary, mean_estimate
+from awavo.training.compilation import enable_cache
+from awavo.training.evaluation import evaluate_env
+from awavo.training.loop import MAX_CHUNK, CompiledRunner, chunk_fn, init_fn
+
+EVALUATION_SEED = 1_000_003
+
+
+def curve_row(steps: int, outputs: list, num_costs: int) -> dict:
+    """Mean over the seeds (with its interval) of the episodes that finished in a chunk."""
+    done = [o.done for o in outputs]
+    if not all(d.any() for d in done):
+        return {}
+    returns = np.array([o.episode_return[d].mean() for o, d in zip(outputs, done, strict=True)])
+    costs = np.array([o.episode_costs[d].mean(0) for o, d in zip(outputs, done, strict=True)])
+    row = {"env_steps": steps, "return": figure(returns), "costs": [figure(costs[:, i]) for i in range(num_costs)]}
+    return row | {"feasible_iterations": float(np.mean([o.info.feasible.mean() for o in outputs]))}
+
+
+def figure(per_seed: np.ndarray) -> dict:
+    estimate = mean_estimate(per_seed) if len(per_seed) > 1 else None
+    low, high = (estimate.low, estimate.high) if estimate else (float("nan"),) * 2
+    return {"value": float(per_seed.mean()), "low": float(low), "high": float(high)}
+
+
+def train(algo: str, task: str, args: argparse.Namespace) -> dict:
+    overrides = {k: parse_value(v) for k, v in (item.split("=", 1) for item in args.set)}
+    limits = tuple(args.cost_limits) if args.cost_limits else None
+    run = TrainConfig(
+        task=task, algo=algo, steps=args.steps, preset=args.preset, algo_options=overrides, cost_limits=limits
+    )
+    _, algorithm, config, env, _ = build_problem(resolve_config(run))
+    assert env is not None
+    axis = args.seed_axis if args.seed_axis != "auto" else ("map" if jax.default_backend() == "cpu" else "vmap")
+    seeds = list(range(args.first_seed, args.first_seed + args.seeds))
+    runner = CompiledRunner(
+        seeds, init_fn(env, algorithm, config.num_envs), chunk_fn(env, algorithm, config.rollout_length), axis
+    )
+    runner.compile()
+    per_iteration = config.num_envs * config.rollout_length
+    iterations = -(-args.steps // per_iteration)
+    chunk = max(1, min(MAX_CHUNK, iterations // args.points))
+    curve, began, cpu = [], time.perf_counter(), time.process_time()
+    for start in range(0, iterations, chunk):
+        outputs = runner.run(min(chunk, iterations - start))
+        row = curve_row(min(start + chunk, iterations) * per_iteration, outputs, env.spec.num_costs)
+        if row:
+            curve.append(row)
+            if args.verbose:
+                costs = " ".join(f"{c['value']:7.2f}" for c in row["costs"])
+                print(f"{row['env_steps']:9d} return {row['return']['value']:7.2f} costs {costs}", flush=True)
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    evaluation = {
+        name: evaluate(runner, env, algorithm, config, seeds, args.episodes, greedy)
+        for name, greedy in (("greedy", True), ("stochastic", False))
+    }
+    total = iterations * per_iteration * args.seeds
+    last = outputs[0].info._fields
+    return {
+        "algo": algo,
+        "task": task,
+        "preset": args.preset,
+        "seeds": args.seeds,
+        "env_steps_per_seed": iterations * per_iteration,
+        "settings": dataclasses.asdict(config),
+        "seed_axis": axis,
+        "compile_s": runner.compile_seconds,
+        "train_wall_s": wall,
+        "train_cpu_s": cpu,
+        "steps_per_second": total / wall,
+        "steps_per_cpu_second": total / cpu,
+        "last_info": {k: np.mean([np.asarray(getattr(o.info, k))[-1] for o in outputs], 0).tolist() for k in last},
+        "curve": curve,
+        "evaluation": evaluation,
+    }
+
+
+def evaluate(runner, env, algorithm, config, seeds: list[int], episodes: int, greedy: bool) -> dict:
+    """Fresh episodes of every seed's last state, summarised."""
+    play = jax.jit(evaluate_env(env, algorithm, episodes, greedy))
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(EVALUATION_SEED), s), greedy) for s in seeds]
+    played = [play(key, state.algorithm) for key, state in zip(keys, runner.states, strict=True)]
+    totals = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *played)
+    return evaluation_summary(
+        totals.returns,
+        totals.costs,
+        totals.length,
+        cost_names=env.spec.cost_names,
+        cost_limits=env.spec.cost_limits,
+        tolerance=config.tolerance,
+    )
+
+
+def show(row: dict) -> None:
+    """Print one row for a person."""
+    print(
+        f"{row['algo']} on {row['task']}: {row['seeds']} seeds x {row['env_steps_per_seed']} steps in "
+        f"{row['train_wall_s']:.1f} s (compile {row['compile_s']:.1f} s, {row['steps_per_second']:.0f} steps/s, "
+        f"{row['steps_per_cpu_second']:.0f} per CPU-second)"
+    )
+    for name, result in row["evaluation"].items():
+        mean = result["return"]
+        print(
+            f"  {name:10s} return {mean['value']:.1f} [{mean['low']:.1f}, {mean['high']:.1f}] "
+            f"within limits {result['feasible_seeds']}/{row['seeds']}"
+        )
+        print("    returns", np.round(mean["per_seed"], 1).tolist())
+        for cost, figures in result["costs"].items():
+            print(f"    {cost}", np.round(figures["per_seed"], 1).tolist(), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--algo", nargs="+", default=["crpo", "pcpo", "cpo", "trpo-lagrangian", "trpo-ipo"])
+    parser.add_argument("--task", nargs="+", default=["cartpole", "acrobot"])
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=2_000_000)
+    parser.add_argument("--points", type=int, default=40, help="points of the learning curve")
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--seed-axis", choices=("auto", "map", "vmap"), default="auto")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--cost-limits", nargs="*", type=float, help="instead of the task's")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    enable_cache()
+    rows = []
+    for task in args.task:
+        for algo in args.algo:
+            rows.append(train(algo, task, args))
+            show(rows[-1])
+            if args.out:
+                args.out.parent.mkdir(parents=True, exist_ok=True)
+                command = "python " + " ".join(sys.argv)
+                head = {"command": command, "commit": source_commit(), "device": device_info()}
+                args.out.write_text(json.dumps({**head, "rows": rows}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

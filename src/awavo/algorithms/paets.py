@@ -1,0 +1,198 @@
+r"""PaETS: variational inference model-predictive control with ensemble dynamics (Okada and Taniguchi, 2019).
+
+The posterior over action sequences is a mixture q(a) = sum_m pi_m N(mu_m, diag sigma_m^2). Every action is planned:
+
+.. code-block:: text
+
+    1  draw K sequences a_k from q; roll each through every member of the ensemble (a particle keeps its network)
+    2  R_k     = mean over members of sum_t alive_t r_t  [ - beta sum_i max(0, G_ki - d_i H / T) with constraints on ]
+    3  omega_k = softmax(R_k / (lambda std R) - kappa log q(a_k))                      (mirror descent on q)
+    4  eta_km  = responsibility of component m for a_k
+    5  pi_m <- sum_k omega_k eta_km;  mu_m, sigma_m^2 <- moments of a_k under omega_k eta_km / pi_m
+    6  after J rounds execute the first action of a component drawn by pi (greedy: of the largest)
+
+`learn` stores the rollout and trains the ensemble. With one component and kappa = 0 lines 1-5 are MPPI. Deviations:
+planning starts afresh in every state, from components spread at random, as `act` keeps no memory between steps;
+particles follow their network's mean; reward, costs and termination are learnt heads of the model; discrete actions are
+thresholds of a relaxed action in [-1, 1]. The paper has no constraints: they are off unless `constrained="on"`, with
+each limit's share for the planning horizon.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from awavo.algorithms import replay as ring
+from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, push_episodes
+from awavo.baseline_configs import PaetsConfig
+from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
+from awavo.types import ActionSpace, Algorithm, Discrete, EnvSpec, Rollout
+
+__all__ = ["Mixture", "PaetsInfo", "PaetsState", "execute", "paets", "refit", "sequence_weights"]
+
+
+class Mixture(NamedTuple):
+    """q over sequences of relaxed actions in [-1, 1]."""
+
+    weight: Float[Array, " M"]
+    mean: Float[Array, "M H a"]
+    std: Float[Array, "M H a"]
+
+    def log_densities(self, sequences: Float[Array, "K H a"]) -> Float[Array, "K M"]:
+        """The logs of pi_m N(a_k; mu_m, sigma_m), without the constant that all share."""
+        z = (sequences[:, None] - self.mean) / self.std
+        return jnp.log(self.weight) - jnp.sum(0.5 * z**2 + jnp.log(self.std), (-2, -1))
+
+
+class PaetsState(NamedTuple):
+    """The model, its data and the finished episodes."""
+
+    model: Ensemble
+    replay: ring.Replay
+    window: EpisodeWindow
+
+
+class PaetsInfo(NamedTuple):
+    """Metrics of one `learn`."""
+
+    model_loss: Array
+    feasible: Array
+    cost_estimate: Array
+
+
+def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm:
+    """Build PaETS for a task."""
+    limits = np.asarray(spec.cost_limits, np.float32)
+    budget = limits * min(1.0, config.horizon / spec.horizon)
+    dim = 1 if isinstance(spec.action_space, Discrete) else spec.action_space.dim
+    members = config.num_members
+    dynamics = ensemble(spec, members, config.hidden, config.model_lr, config.weight_decay)
+
+    def init(key: Array) -> PaetsState:
+        replay = ring.empty_replay(spec, config.replay_capacity)
+        return PaetsState(dynamics.init(key), replay, empty_window(config.window, spec.num_costs))
+
+    def act(key: Array, state: PaetsState, obs: Float[Array, "E d"], greedy: bool) -> tuple[Array, tuple[()]]:
+        plan_key, pick_key, random_key = jax.random.split(key, 3)
+        plan_keys, pick_keys = (jax.random.split(k, obs.shape[0]) for k in (plan_key, pick_key))
+        plans = jax.vmap(lambda k, o: plan(k, state.model, o))(plan_keys, obs)
+        log_weight = jnp.log(plans.weight)
+        chosen = jnp.argmax(log_weight, -1) if greedy else jax.vmap(jax.random.categorical)(pick_keys, log_weight)
+        first = jnp.take_along_axis(plans.mean[:, :, 0], chosen[:, None, None], 1)[:, 0]
+        ready = state.replay.added >= config.warmup_steps
+        relaxed = jnp.where(ready, first, jax.random.uniform(random_key, first.shape, minval=-1.0, maxval=1.0))
+        return execute(spec.action_space, relaxed), ()
+
+    def plan(key: Array, model: Ensemble, obs: Float[Array, " d"]) -> Mixture:
+        shape = (config.num_components, config.horizon, dim)
+        start_key, *keys = jax.random.split(key, 1 + config.num_rounds)
+        spread = config.initial_std * jax.random.normal(start_key, shape)
+        start = Mixture(
+            jnp.full(shape[0], 1.0 / shape[0]), spread - spread.mean(0), jnp.full(shape, config.initial_std)
+        )
+
+        def improve(mixture, key):
+            pick_key, noise_key = jax.random.split(key)
+            component = jax.random.categorical(pick_key, jnp.log(mixture.weight), shape=(config.num_sequences,))
+            noise = jax.random.normal(noise_key, (config.num_sequences, *shape[1:]))
+            sequences = jnp.clip(mixture.mean[component] + mixture.std[component] * noise, -1.0, 1.0)
+            returns = imagine(model, obs, sequences)
+            densities = mixture.log_densities(sequences)
+            weights = sequence_weights(returns, jax.nn.logsumexp(densities, -1), config.temperature, config.entropy)
+            return refit(mixture, sequences, weights, jax.nn.softmax(densities), config), None
+
+        return jax.lax.scan(improve, start, jnp.stack(keys))[0]
+
+    def imagine(model: Ensemble, obs: Float[Array, " d"], sequences: Float[Array, "K H a"]) -> Float[Array, " K"]:
+        """R_k of line 2, on the members' mean next observations."""
+        actions = execute(spec.action_space, jnp.swapaxes(sequences, 0, 1))
+
+        def advance(carry, action):
+            obs, alive, total, spent = carry
+            guess = dynamics.predict(model, obs, action)
+            total = total + alive * guess.reward
+            spent = spent + alive[..., None] * guess.costs
+            return (guess.next_obs, alive * (1.0 - guess.terminated), total, spent), None
+
+        count = sequences.shape[0]
+        none = jnp.zeros((members, count))
+        start = (
+            jnp.broadcast_to(obs, (members, count, spec.obs_dim)),
+            none + 1,
+            none,
+            jnp.zeros((members, count, spec.num_costs)),
+        )
+        (_, _, total, spent), _ = jax.lax.scan(advance, start, actions)
+        if config.constrained == "on":
+            total = total - config.penalty * jnp.maximum(spent - budget, 0.0).sum(-1)
+        return total.mean(0)
+
+    def learn(key: Array, state: PaetsState, rollout: Rollout) -> tuple[PaetsState, PaetsInfo]:
+        replay = ring.add(state.replay, rollout)
+        model = dynamics.observe(state.model, rollout.obs, rollout.next_obs)
+        stored = jnp.minimum(replay.added, config.replay_capacity)
+
+        def update(model, key):
+            rows = jax.random.randint(key, (members, config.batch_size), 0, stored)
+            data = jax.tree.map(lambda x: x[rows], replay.data)
+            batch = ModelBatch(
+                data.obs,
+                data.action,
+                data.signals[..., 0],
+                data.signals[..., 1:],
+                data.next_obs,
+                data.terminated,
+                bootstrap_weights(rows),
+            )
+            return dynamics.train_step(model, batch)
+
+        new, losses = jax.lax.scan(update, model, jax.random.split(key, config.num_updates))
+        finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), new.nets))
+        model = jax.tree.map(lambda fresh, stale: jnp.where(finite, fresh, stale), new, model)
+        state = PaetsState(model, replay, push_episodes(state.window, rollout))
+        totals = cost_estimate(state.window)
+        feasible = jnp.all(totals <= limits + config.tolerance)
+        return state, PaetsInfo(losses[-1].mean(), feasible.astype(jnp.float32), totals)
+
+    return Algorithm(init, act, learn)
+
+
+def execute(space: ActionSpace, relaxed: Float[Array, "... a"]) -> Array:
+    """The action that a relaxed one in [-1, 1] stands for."""
+    if isinstance(space, Discrete):
+        index = jnp.floor((relaxed[..., 0] + 1) / 2 * space.num)
+        return jnp.clip(index, 0, space.num - 1).astype(jnp.int32)
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return (high + low) / 2 + (high - low) / 2 * relaxed
+
+
+def sequence_weights(
+    returns: Float[Array, " K"], log_density: Float[Array, " K"], temperature: float, entropy: float
+) -> Float[Array, " K"]:
+    """Line 3: exponential weights of the standardised returns, flattened by the density they were drawn from."""
+    return jax.nn.softmax(returns / (temperature * (returns.std() + 1e-6)) - entropy * log_density)
+
+
+def refit(
+    mixture: Mixture,
+    sequences: Float[Array, "K H a"],
+    weights: Float[Array, " K"],
+    responsibility: Float[Array, "K M"],
+    config: PaetsConfig,
+) -> Mixture:
+    """Line 5; a component that explains nothing starts again around the best sequence."""
+    joint = weights[:, None] * responsibility
+    share = joint.sum(0)
+    alive = (share > 1e-3)[:, None, None]
+    portion = joint / jnp.maximum(share, 1e-8)
+    mean = jnp.einsum("km,kha->mha", portion, sequences)
+    second = jnp.einsum("km,kha->mha", portion, sequences**2)
+    std = jnp.sqrt(jnp.maximum(second - mean**2, config.min_std**2))
+    best = sequences[jnp.argmax(weights)]
+    weight = jnp.maximum(share, 1e-3)
+    return Mixture(weight / weight.sum(), jnp.where(alive, mean, best), jnp.where(alive, std, config.initial_std))

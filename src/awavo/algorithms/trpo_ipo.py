@@ -1,0 +1,128 @@
+r"""TRPO-IPO: interior-point policy optimisation (Liu, Ding and Liu, 2020) with trust-region steps.
+
+One call of `learn` is one iteration:
+
+.. code-block:: text
+
+    1  estimate J_ci (mean UNDISCOUNTED cost of the last W episodes), A_r, A_ci
+    2  J_ci(theta) = J_ci + L E[(ratio - 1) A_ci],   L the mean episode length
+    3  phi_i(theta) = log(d_i - J_ci(theta)) / t                    where J_ci < d_i
+                    = -penalty E[(ratio - 1) A_ci]                  where it is violated
+    4  F(theta) = w E[(ratio - 1) A_r] + sum_i phi_i(theta),   w = 0 while anything is violated (phase I), else 1
+    5  x     <- H^-1 grad F,   grad F = E[A grad log pi],  A = w A_r - sum_i k_i A_ci,  k_i = L / (t slack_i) or penalty
+    6  theta <- theta + sqrt(2 delta / x'Hx) x, shrunk until KL <= delta, F has not fallen
+                and every satisfied constraint keeps slack >= min_slack
+
+Deviations: the paper's base is PPO and it needs a feasible start; phase I replaces that need (`infeasible="penalty"`
+keeps the reward, w = 1). The predicted cost is the surrogate of line 2 and not a product of ratios over whole
+episodes, whose variance grows with their length.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from awavo.algorithms.estimation import Estimates, estimator
+from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.optimize import polyak_average
+from awavo.algorithms.trust_region import Surrogate, backtrack, local_model
+from awavo.baseline_configs import TrpoIpoConfig
+from awavo.networks.stochastic import StochasticPolicy
+from awavo.types import Algorithm, EnvSpec, Rollout
+
+__all__ = ["Barrier", "TrpoIpoInfo", "TrpoIpoState", "barrier", "objective", "trpo_ipo"]
+
+
+class TrpoIpoState(NamedTuple):
+    """The policy, its average and the estimates."""
+
+    policy: StochasticPolicy
+    average: StochasticPolicy
+    estimates: Estimates
+
+
+class TrpoIpoInfo(NamedTuple):
+    """Metrics of one `learn`."""
+
+    value_loss: Array
+    kl: Array
+    step_scale: Array
+    entropy: Array
+    feasible: Array
+    cost_estimate: Array
+    barrier_weight: Array
+
+
+class Barrier(NamedTuple):
+    """F around the old policy: slacks d - J_c, which of them a barrier keeps, and the weights (w, k_i) of line 5."""
+
+    slack: Float[Array, " C"]
+    inside: Bool[Array, " C"]
+    episode_length: Float[Array, ""]
+    reward_weight: Float[Array, ""]
+    cost_weights: Float[Array, " C"]
+
+
+def trpo_ipo(spec: EnvSpec, config: TrpoIpoConfig) -> Algorithm:
+    """Build TRPO-IPO for a task."""
+    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
+    estimation = estimator(spec, config)
+
+    def init(key: Array) -> TrpoIpoState:
+        policy_key, value_key = jax.random.split(key)
+        policy = initial_policy(policy_key, spec, config)
+        return TrpoIpoState(policy, policy, estimation.init(value_key))
+
+    def learn(key: Array, state: TrpoIpoState, rollout: Rollout) -> tuple[TrpoIpoState, TrpoIpoInfo]:
+        estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
+        local = barrier(limits - batch.cost_totals, batch.episode_length, config)
+        advantage = local.reward_weight * batch.reward_advantage - batch.cost_advantages @ local.cost_weights
+
+        model = local_model(state.policy, batch, config)
+        direction = model.solve(model.gradient(advantage))
+        length = direction @ model.fisher(direction)
+        step = jnp.sqrt(2 * config.max_kl / jnp.maximum(length, 1e-12)) * direction
+        here = objective(local, Surrogate(jnp.zeros(()), jnp.zeros(spec.num_costs), jnp.zeros(())), config)
+
+        def accept(surrogate):
+            slack = local.slack - local.episode_length * surrogate.costs
+            safe = jnp.all(~local.inside | (slack >= config.min_slack))
+            return (surrogate.kl <= config.max_kl) & safe & (objective(local, surrogate, config) >= here)
+
+        parameters, scale, surrogate = backtrack(model, step, accept, config)
+        policy = model.rebuild(parameters)
+        average = polyak_average(policy, state.average, config.polyak)
+        state = TrpoIpoState(policy, average, estimates)
+        info = TrpoIpoInfo(
+            value_loss=value_loss,
+            kl=surrogate.kl,
+            step_scale=scale,
+            entropy=state.policy(batch.obs).entropy().mean(),
+            feasible=jnp.all(batch.cost_totals <= limits + config.tolerance).astype(jnp.float32),
+            cost_estimate=batch.cost_totals,
+            barrier_weight=local.cost_weights,
+        )
+        return state, info
+
+    return Algorithm(init, act, learn)
+
+
+def barrier(slack: Float[Array, " C"], episode_length: Float[Array, ""], config: TrpoIpoConfig) -> Barrier:
+    """The barrier around a policy with the given slacks."""
+    inside = slack > config.min_slack
+    weights = jnp.where(inside, episode_length / (config.barrier * jnp.where(inside, slack, 1.0)), config.penalty)
+    alone = (config.infeasible == "phase1") & ~jnp.all(inside)
+    return Barrier(slack, inside, episode_length, jnp.where(alone, 0.0, 1.0), weights)
+
+
+def objective(local: Barrier, surrogate: Surrogate, config: TrpoIpoConfig) -> Float[Array, ""]:
+    """F of line 4; beyond a limit that was kept it is minus infinity."""
+    slack = local.slack - local.episode_length * surrogate.costs
+    kept = jnp.where(local.inside & (slack > 0), slack, 1.0)
+    log_barrier = jnp.where(slack > 0, jnp.log(kept) / config.barrier, -jnp.inf)
+    terms = jnp.where(local.inside, log_barrier, -config.penalty * surrogate.costs)
+    return local.reward_weight * surrogate.reward + terms.sum()

@@ -1,0 +1,106 @@
+"""PaETS: the mixture update, MPPI as its special case, relaxed actions, planning with a known answer."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from toys import compiled, toy_rollout
+
+from awavo.algorithms.paets import Mixture, execute, paets, refit, sequence_weights
+from awavo.baseline_configs import PaetsConfig
+from awavo.types import Box, Discrete, EnvSpec
+
+REFIT = jax.jit(refit, static_argnums=4)
+CONFIG = PaetsConfig(
+    num_envs=4, rollout_length=8, num_updates=4, batch_size=16, replay_capacity=256, warmup_steps=256, hidden=(8,),
+    num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3, window=4,
+)  # fmt: skip
+
+
+def test_one_component_with_exponential_weights_is_mppi():
+    rng = np.random.default_rng(0)
+    sequences, returns = rng.normal(size=(50, 4, 2)).astype(np.float32), rng.normal(size=50).astype(np.float32)
+    mixture = Mixture(jnp.ones(1), jnp.zeros((1, 4, 2)), jnp.ones((1, 4, 2)))
+    densities = mixture.log_densities(jnp.asarray(sequences))
+    weights = sequence_weights(jnp.asarray(returns), jax.nn.logsumexp(densities, -1), 0.5, 0.0)
+    scale = 0.5 * (returns.std() + 1e-6)
+    mppi = np.exp((returns - returns.max()) / scale)
+    mppi /= mppi.sum()
+    np.testing.assert_allclose(weights, mppi, rtol=1e-4)
+    new = REFIT(mixture, jnp.asarray(sequences), weights, jax.nn.softmax(densities), CONFIG)
+    mean = np.einsum("k,kha->ha", mppi, sequences)
+    np.testing.assert_allclose(new.mean[0], mean, rtol=1e-3, atol=1e-5)
+    spread = np.sqrt(np.einsum("k,kha->ha", mppi, (sequences - mean) ** 2))
+    np.testing.assert_allclose(new.std[0], np.maximum(spread, CONFIG.min_std), rtol=1e-3, atol=1e-4)
+    assert float(new.weight[0]) == pytest.approx(1.0)
+
+
+def test_entropy_flattens_what_the_density_favours():
+    returns, density = jnp.zeros(2), jnp.asarray([0.0, -1.0])
+    plain, flat = (sequence_weights(returns, density, 1.0, kappa) for kappa in (0.0, 1.0))
+    np.testing.assert_allclose(plain, [0.5, 0.5])
+    assert float(flat[1]) > float(flat[0])
+
+
+def test_components_keep_two_solutions_apart():
+    rng = np.random.default_rng(1)
+    centres = np.where(rng.uniform(size=200) < 0.5, -0.8, 0.8)
+    sequences = jnp.asarray(centres[:, None, None] + 0.05 * rng.normal(size=(200, 3, 1)), jnp.float32)
+    mixture = Mixture(
+        jnp.full(2, 0.5), jnp.asarray([-0.3, 0.3])[:, None, None] * jnp.ones((2, 3, 1)), jnp.ones((2, 3, 1)) * 0.5
+    )
+    for _ in range(5):
+        responsibility = jax.nn.softmax(mixture.log_densities(sequences))
+        mixture = REFIT(mixture, sequences, jnp.full(200, 1 / 200), responsibility, CONFIG)
+    np.testing.assert_allclose(mixture.mean[:, :, 0], [[-0.8] * 3, [0.8] * 3], atol=0.05)
+
+
+def test_dead_component_starts_again_at_the_best_sequence():
+    sequences = jnp.asarray(np.random.default_rng(2).normal(size=(20, 3, 1)), jnp.float32)
+    weights = jax.nn.softmax(jnp.arange(20.0))
+    responsibility = jnp.stack([jnp.ones(20), jnp.zeros(20)], -1)
+    mixture = Mixture(jnp.full(2, 0.5), jnp.zeros((2, 3, 1)), jnp.ones((2, 3, 1)))
+    new = REFIT(mixture, sequences, weights, responsibility, CONFIG)
+    np.testing.assert_allclose(new.mean[1], sequences[-1])
+    np.testing.assert_allclose(new.std[1], CONFIG.initial_std)
+    assert float(new.weight.sum()) == pytest.approx(1.0)
+
+
+def test_relaxed_actions_cover_the_space():
+    relaxed = jnp.asarray([[-1.0], [-0.4], [0.0], [0.9], [1.0]])
+    np.testing.assert_array_equal(execute(Discrete(2), relaxed), [0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(execute(Discrete(3), relaxed), [0, 0, 1, 2, 2])
+    np.testing.assert_allclose(execute(Box((-1.0,), (3.0,)), relaxed)[:, 0], [-1.0, 0.2, 1.0, 2.8, 3.0], rtol=1e-6)
+
+
+def test_warm_up_acts_at_random_and_plans_after_it():
+    programs = compiled(paets, CONFIG)
+    obs = np.zeros((50, 3), np.float32)
+    assert np.unique(programs.act(jax.random.key(1), programs.state, obs, True)[0]).size == 3
+    state, info = programs.learn(jax.random.key(2), programs.state, toy_rollout(costs=(9.0, 0.0)))
+    assert int(state.replay.added) == CONFIG.warmup_steps
+    before, after = (np.asarray(programs.act(jax.random.key(1), s, obs, True)[0]) for s in (programs.state, state))
+    assert np.any(before != after)
+    assert float(info.feasible) == 0.0
+    np.testing.assert_allclose(info.cost_estimate, [9.0, 0.0])
+
+
+@pytest.mark.parametrize(("constrained", "better"), [("off", 1), ("on", 0)])
+def test_plan_takes_the_rewarded_action_unless_it_breaks_a_limit(constrained, better):
+    """Action 1 earns 1 and costs 1; the limit's share for the plan is 0.4."""
+    spec = EnvSpec("toy", 3, Discrete(2), 10, ("a",), (1.0,))
+    options = {
+        **vars(CONFIG),
+        "constrained": constrained,
+        "penalty": 5.0,
+        "num_updates": 100,
+        "model_lr": 1e-2,
+        "num_sequences": 64,
+    }
+    programs = compiled(paets, PaetsConfig(**options), spec)
+    rollout = toy_rollout(spec)
+    gain = rollout.action.astype(np.float32)
+    rollout = rollout._replace(reward=gain, costs=gain[..., None], next_obs=rollout.obs)
+    state, _ = programs.learn(jax.random.key(1), programs.state, rollout)
+    chosen, _ = programs.act(jax.random.key(2), state, rollout.obs[0], True)
+    assert np.mean(np.asarray(chosen) == better) >= 0.75

@@ -1,0 +1,104 @@
+"""The probabilistic ensemble: it fits, it disagrees where it has no data, and its members are separate."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.inference.ensemble import ModelBatch, bootstrap_weights, encode_action, ensemble
+from awavo.types import Box, Discrete, EnvSpec
+
+SPEC = EnvSpec("toy", 2, Discrete(2), 10, ("a",), (5.0,))
+MEMBERS = 4
+
+
+def world(rng, rows, noise=0.1):
+    """A noisy linear world: action 1 moves right; the reward is the position; right of 1 costs; right of 1.5 ends."""
+    obs = rng.uniform(-1, 1, size=(rows, 2)).astype(np.float32)
+    action = rng.integers(0, 2, rows).astype(np.int32)
+    next_obs = obs + np.stack([action - 0.5, 0.5 * obs[:, 0]], -1) + noise * rng.normal(size=obs.shape)
+    return obs, action, next_obs[:, 0], (next_obs[:, :1] > 0.5), next_obs, next_obs[:, 0] > 1.0
+
+
+def batch_of(data, rows):
+    obs, action, reward, costs, next_obs, terminated = (jnp.asarray(x)[rows] for x in data)
+    as_float = [x.astype(jnp.float32) for x in (obs, reward, costs, next_obs)]
+    return ModelBatch(as_float[0], action, as_float[1], as_float[2], as_float[3], terminated, bootstrap_weights(rows))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    data = world(np.random.default_rng(0), 1024)
+    model = ensemble(SPEC, MEMBERS, (32, 32), 3e-3, 0.0)
+
+    @jax.jit
+    def fit(key):
+        state = model.observe(model.init(key), jnp.asarray(data[0]), jnp.asarray(data[4], jnp.float32))
+
+        def step(state, key):
+            return model.train_step(state, batch_of(data, jax.random.randint(key, (MEMBERS, 128), 0, 1024)))
+
+        return jax.lax.scan(step, state, jax.random.split(key, 600))
+
+    state, losses = fit(jax.random.key(0))
+    return model, state, losses
+
+
+def test_training_fits_every_head(trained):
+    model, state, losses = trained
+    assert np.all(losses[-50:].mean(0) < losses[:10].mean(0) - 0.5)
+    obs, action, reward, costs, next_obs, terminated = world(np.random.default_rng(1), 500)
+    guess = jax.jit(model.predict)(state, jnp.broadcast_to(obs, (MEMBERS, 500, 2)), jnp.asarray(action))
+    assert np.abs(np.asarray(guess.next_obs.mean(0)) - next_obs).mean() < 0.12
+    assert np.abs(np.asarray(guess.reward.mean(0)) - reward).mean() < 0.15
+    assert np.mean((np.asarray(guess.costs.mean(0))[:, 0] > 0.5) == costs[:, 0]) > 0.85
+    assert np.mean((np.asarray(guess.terminated.mean(0)) > 0.5) == terminated) > 0.9
+
+
+def test_spread_is_the_noise_of_the_world(trained):
+    model, state, _ = trained
+    obs, action, *_ = world(np.random.default_rng(2), 200)
+    guess = jax.jit(model.predict)(state, jnp.broadcast_to(obs, (MEMBERS, 200, 2)), jnp.asarray(action))
+    np.testing.assert_allclose(np.asarray(guess.std).mean((0, 1)), 0.1, rtol=0.35)
+
+
+def test_members_disagree_more_away_from_the_data(trained):
+    model, state, _ = trained
+    action = jnp.zeros(200, jnp.int32)
+    near = jax.random.uniform(jax.random.key(0), (200, 2), minval=-1, maxval=1)
+    predict = jax.jit(model.predict)
+    disagreement = [
+        float(predict(state, jnp.broadcast_to(x, (MEMBERS, 200, 2)), action).next_obs.std(0).mean())
+        for x in (near, 4 * near)
+    ]
+    assert disagreement[1] > 3 * disagreement[0]
+
+
+def test_each_member_learns_from_its_own_rows():
+    model = ensemble(SPEC, 2, (8,), 1e-2, 0.0)
+    data = world(np.random.default_rng(0), 32)
+
+    @jax.jit
+    def once(key):
+        state = model.observe(model.init(key), jnp.asarray(data[0]), jnp.asarray(data[4], jnp.float32))
+        batch = batch_of(data, jnp.tile(jnp.arange(32), (2, 1)))
+        weight = jnp.stack([jnp.ones(32), jnp.zeros(32)])
+        return state.nets, model.train_step(state, batch._replace(weight=weight))[0].nets
+
+    for before, new in zip(*(jax.tree.leaves(x) for x in once(jax.random.key(0))), strict=True):
+        assert np.abs(new[0] - before[0]).max() > 1e-3
+        np.testing.assert_allclose(new[1], before[1], rtol=0, atol=1e-6)
+
+
+def test_bootstrap_is_fixed_fair_and_different_between_members():
+    rows = jnp.tile(jnp.arange(4000), (3, 1))
+    weights = np.asarray(jax.jit(bootstrap_weights)(rows))
+    np.testing.assert_array_equal(weights, jax.jit(bootstrap_weights)(rows))
+    assert set(np.unique(weights)) == {0.0, 2.0}
+    np.testing.assert_allclose(weights.mean(1), 1.0, atol=0.06)
+    assert abs(np.corrcoef(weights)[0, 1]) < 0.06
+
+
+def test_actions_are_encoded_in_their_space():
+    np.testing.assert_array_equal(encode_action(Discrete(3), jnp.asarray([0, 2])), [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(encode_action(Box((0.0,), (4.0,)), jnp.asarray([[0.0], [3.0]])), [[-1.0], [0.5]])
