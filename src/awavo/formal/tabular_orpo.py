@@ -76,6 +76,8 @@ def tabular_orpo(
     totals, feasible_totals = np.zeros((2, batch, signals.shape[1]))
     num_feasible = np.zeros(batch, int)
     atoms = None if quantiles is None else np.full((*signals.shape, quantiles), 0.5 * highest)
+    reached = np.argsort(-transition, -1)[..., : int((transition > 0).sum(-1).max())]
+    chances, drawn = np.take_along_axis(transition, reached, -1), np.zeros_like(transition)
     policy = _softmax(logits)
     rows = np.arange(batch)
     for _ in range(iterations):
@@ -83,7 +85,7 @@ def tabular_orpo(
         exact = np.einsum("bis,bs->bi", exact_values, initial)
         q, estimate = exact_q, exact
         if samples is not None:
-            drawn = rng.multinomial(samples, transition) / samples
+            np.put_along_axis(drawn, reached, rng.multinomial(samples, chances) / samples, -1)
             q, values = _critic(drawn, signals, policy, discount)
             estimate = np.einsum("bis,bs->bi", values, initial)
         if atoms is not None:
