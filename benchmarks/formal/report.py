@@ -17,7 +17,7 @@ from awavo.provenance import source_commit
 __all__ = ["RESULTS", "write"]
 
 RESULTS = Path(__file__).parent / "results"
-_STARTED = time.perf_counter()
+_STARTED, _COMMIT = time.perf_counter(), source_commit()
 
 
 def _machine() -> str:
@@ -30,7 +30,7 @@ def write(name: str, title: str, record: dict[str, Any], table: list[str]) -> No
     """Print the table; write `results/<name>.json` and `.md` with command, commit, machine, versions and time."""
     stamp = {
         "command": " ".join(["python", *sys.orig_argv[1:]]),
-        "commit": source_commit(),
+        "commit": _COMMIT,
         "machine": _machine(),
         "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
         "seconds": round(time.perf_counter() - _STARTED, 1),
