@@ -41,7 +41,9 @@ def main() -> None:
             medians.append(found.evidence[1].value)
             verdicts.add(found.verdict)
         record["modulus"].append({"discount": discount, "pairs": pairs, "largest": worst, "verdicts": sorted(verdicts)})
-        table.append(f"| {discount} | {pairs} | {worst:.12g} | {np.median(medians):.4f} | {', '.join(sorted(verdicts))} |")
+        table.append(
+            f"| {discount} | {pairs} | {worst:.12g} | {np.median(medians):.4f} | {', '.join(sorted(verdicts))} |"
+        )
     cmdp = random_cmdp(0, num_states=5, num_actions=2, branching=3)
     policy = np.full((5, 2), 0.5)
     table += ["", "| projection | contraction | W_1 projection |", "|---|---|---|"]

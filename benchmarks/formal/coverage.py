@@ -3,8 +3,8 @@
     PYTHONPATH=src python benchmarks/formal/coverage.py [--repetitions 4000]
 
 Each repetition draws episodes from a law with a known mean and asks whether the two-sided bound excludes it: after the
-last episode (fixed), or after any of them (anytime). Laws: rare and common violations, costs with an atom at zero, skewed
-and two-point costs. Tightness: half-width over that of the exact binomial interval (Clopper-Pearson), same sample.
+last episode (fixed), or after any of them (anytime). Laws: rare and common violations, costs with an atom at zero,
+skewed and two-point costs. Tightness: half-width over that of the exact binomial interval (Clopper-Pearson), same sample.
 """
 
 from __future__ import annotations
@@ -62,14 +62,22 @@ def excluded_by(bound, x: np.ndarray, mean: float, delta: float) -> np.ndarray:
 def rate(bad: np.ndarray, delta: float) -> dict:
     """Share of wrong bounds, and whether it is at most delta up to binomial error."""
     allowed = int(binom.ppf(0.999, len(bad), delta))
-    return {"wrong": float(bad.mean()), "count": int(bad.sum()), "allowed_count": allowed, "ok": bool(bad.sum() <= allowed)}
+    return {
+        "wrong": float(bad.mean()),
+        "count": int(bad.sum()),
+        "allowed_count": allowed,
+        "ok": bool(bad.sum() <= allowed),
+    }
 
 
 def coverage(repetitions: int) -> tuple[list[dict], list[str]]:
-    rows, table = [], [
-        "| law | delta | betting, fixed | betting, anytime | empirical Bernstein | Hoeffding | all within delta |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows, table = (
+        [],
+        [
+            "| law | delta | betting, fixed | betting, anytime | empirical Bernstein | Hoeffding | all within delta |",
+            "|---|---|---|---|---|---|---|",
+        ],
+    )
     for number, (name, (mean, draw)) in enumerate(LAWS.items()):
         x = draw(np.random.default_rng(number), (repetitions, NUM))
         for delta in (0.05, 0.01):
@@ -84,7 +92,11 @@ def coverage(repetitions: int) -> tuple[list[dict], list[str]]:
             rows.append({"law": name, "delta": delta, **entry})
             shown = " | ".join(f"{v['wrong']:.4f}" for v in entry.values())
             table.append(f"| {name} | {delta} | {shown} | {'yes' if all(v['ok'] for v in entry.values()) else 'NO'} |")
-    table += ["", "| P(cost > limit) | delta | Clopper-Pearson, fixed | beta mixture, anytime | within delta |", "|---|---|---|---|---|"]
+    table += [
+        "",
+        "| P(cost > limit) | delta | Clopper-Pearson, fixed | beta mixture, anytime | within delta |",
+        "|---|---|---|---|---|",
+    ]
     for number, p in enumerate((0.002, 0.01, 0.05, 0.3)):
         over = np.random.default_rng(100 + number).uniform(size=(repetitions, NUM)) < p
         for delta in (0.05, 0.01):
@@ -96,10 +108,13 @@ def coverage(repetitions: int) -> tuple[list[dict], list[str]]:
 
 
 def tightness() -> tuple[list[dict], list[str]]:
-    rows, table = [], [
-        "| rate | n | delta | exact half-width | betting | beta mixture, anytime | empirical Bernstein | Hoeffding |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    rows, table = (
+        [],
+        [
+            "| rate | n | delta | exact half-width | betting | beta mixture | empirical Bernstein | Hoeffding |",
+            "|---|---|---|---|---|---|---|---|",
+        ],
+    )
     for p, num in ((0.002, 2_000), (0.01, 300), (0.01, 1_000), (0.05, 1_000)):
         for delta in (0.05, 0.01):
             count = round(p * num)
@@ -124,9 +139,18 @@ def main() -> None:
     repetitions = parser.parse_args().repetitions
     wrong, first = coverage(repetitions)
     tight, second = tightness()
-    table = [f"{repetitions} repetitions of {NUM} episodes. Share of two-sided bounds that exclude the truth:", "", *first]
+    table = [
+        f"{repetitions} repetitions of {NUM} episodes. Share of two-sided bounds that exclude the truth:",
+        "",
+        *first,
+    ]
     table += ["", "Tightness for rare events, half-width over the exact binomial's:", "", *second]
-    record = {"repetitions": repetitions, "episodes": NUM, "seeds": "laws 0-4, probabilities 100-103", "coverage": wrong}
+    record = {
+        "repetitions": repetitions,
+        "episodes": NUM,
+        "seeds": "laws 0-4, probabilities 100-103",
+        "coverage": wrong,
+    }
     write("coverage", "Coverage and tightness of the safety bounds", {**record, "tightness": tight}, table)
 
 

@@ -23,7 +23,7 @@ from awavo.formal.schedule import schedule
 from awavo.formal.tabular_orpo import invalid_utility, log_utility, tabular_orpo
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 DISCOUNT = 0.9
 # name: (constant of l_Q = c / sqrt(T), or a constant step size; utility; critic)
@@ -88,7 +88,7 @@ def main() -> None:
     }
     table = [
         "Slopes of log error against log T, 95% bootstrap interval over CMDPs and seeds; floor f of a/sqrt(T) + f.",
-        f"A slope supports the rate when its whole interval is <= {-0.5 + RESOLUTION:g}, refutes it when all of it is above.",
+        f"A slope supports the rate when its interval is <= {-0.5 + RESOLUTION:g}, refutes it when all of it is above.",
         "",
         "| variant | T | error | slope | floor | at the largest T | verdict |",
         "|---|---|---|---|---|---|---|",
@@ -107,7 +107,11 @@ def main() -> None:
             verdict = rate_verdict(fit.slope_low, fit.slope_high)
             positive = bool(np.all(fit.means > 0))
             verdict = verdict if positive else "no slope: the mean is not positive"
-            entry["errors"][label] = {**{k: getattr(fit, k) for k in fit._fields[:-1]}, "means": fit.means.tolist(), "verdict": verdict}
+            entry["errors"][label] = {
+                **{k: getattr(fit, k) for k in fit._fields[:-1]},
+                "means": fit.means.tolist(),
+                "verdict": verdict,
+            }
             slope = f"{fit.slope:.3f} [{fit.slope_low:.3f}, {fit.slope_high:.3f}]" if positive else "–"
             floor = f"{fit.floor:.4f} [{fit.floor_low:.4f}, {fit.floor_high:.4f}]"
             span = f"{horizons[0]}–{horizons[-1]}"

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from awavo.certification import certify_run, recheck_run, require_certified_operator
 from awavo.config import TrainConfig
 from awavo.errors import CheckpointError, InputError, RunFolderError
-from awavo.certification import certify_run, recheck_run, require_certified_operator
 from awavo.experiment import Problem, build_problem, resolve_config
 from awavo.provenance import command_line
 from awavo.results.statistics import evaluation_summary

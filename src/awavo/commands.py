@@ -167,7 +167,9 @@ def _recheck(run: Any, as_json: bool) -> int:
     else:
         for name, found in differences.items():
             print(f"{name}: {'; '.join(found)}")
-        print(f"{run.path}: {'some certificates do NOT hold up' if differences else 'every certificate was found again'}")
+        print(
+            f"{run.path}: {'some certificates do NOT hold up' if differences else 'every certificate was found again'}"
+        )
     return 1 if differences else 0
 
 

@@ -116,4 +116,6 @@ def show_certificates(result: Mapping[str, Any], run: str, page: Any) -> None:
             f"deliver seed {seed}: certified to keep every limit on its mean episode cost, {1 - plan['delta']:.0%} "
             f"confidence jointly over all seeds and costs ({result['episodes'][str(seed)]} fresh episodes)."
         )
-    console.print(f"page: {page}   ({result['wall_s']:.0f} s)   check again: awavo certify {run} --recheck", style="dim")
+    console.print(
+        f"page: {page}   ({result['wall_s']:.0f} s)   check again: awavo certify {run} --recheck", style="dim"
+    )

@@ -1,4 +1,4 @@
-"""Calibration: honest critics pass, narrow ones are refuted, the conformal correction covers unless its premise breaks."""
+"""Calibration: honest critics pass, narrow ones do not, the correction covers unless its premise breaks."""
 
 import numpy as np
 import pytest

@@ -37,7 +37,13 @@ def verdicts(operator):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("log", {"temperature": 0.15}), ("log", {"temperature": 0.002}), ("affine", {}), ("power", {"kappa": 0.1}), ("power", {"kappa": 3.0})],
+    [
+        ("log", {"temperature": 0.15}),
+        ("log", {"temperature": 0.002}),
+        ("affine", {}),
+        ("power", {"kappa": 0.1}),
+        ("power", {"kappa": 3.0}),
+    ],
 )
 def test_built_in_operators_are_proved(name, options):
     found = certify_operator(make_operator(name, **options), [(0.0, 1.0), (-3.0, 200.0)])
@@ -74,7 +80,9 @@ def test_the_counter_example_is_one():
 
 
 def test_a_kink_between_branches_is_undecided_and_the_same_kink_as_a_maximum_is_proved():
-    branches = unchecked(lambda p: jnp.where(p < 0.5, p / 2, 1.5 * p - 0.5), lambda r: jnp.minimum(2 * r, (r + 0.5) / 1.5))
+    branches = unchecked(
+        lambda p: jnp.where(p < 0.5, p / 2, 1.5 * p - 0.5), lambda r: jnp.minimum(2 * r, (r + 0.5) / 1.5)
+    )
     found = verdicts(branches)["operator.reward"]
     assert found.verdict == "undecided"
     assert "p = 0.5" in found.reason
@@ -117,9 +125,10 @@ import jax.numpy as jnp
 from awavo.inference.operators import Operator, operator_from_maps
 
 good = operator_from_maps(lambda p: p, lambda r: r, lambda p: 1 - p, lambda g: 1 - g)
-dip = good._replace(
-    name="dip", reward=lambda u, low, high: low + (high - low) * (jnp.exp(u) - 0.01 * jnp.exp(-((jnp.exp(u) - 0.70003) / 1e-6) ** 2))
-)
+def dipped(p):
+    return p - 0.01 * jnp.exp(-((p - 0.70003) / 1e-6) ** 2)
+
+dip = good._replace(name="dip", reward=lambda u, low, high: low + (high - low) * dipped(jnp.exp(u)))
 number = 3
 """
 

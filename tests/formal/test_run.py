@@ -9,13 +9,17 @@ import pytest
 import awavo
 from awavo.cli import main
 
-SMALL = dict(num_envs=4, rollout_length=16, num_updates=2, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64)
+SMALL = dict(
+    num_envs=4, rollout_length=16, num_updates=2, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64
+)
 
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "cartpole"
-    config = awavo.configure("cartpole", steps=512, seeds=2, cost_limits=(150.0, 150.0), task_options={"horizon": 30}, **SMALL)
+    config = awavo.configure(
+        "cartpole", steps=512, seeds=2, cost_limits=(150.0, 150.0), task_options={"horizon": 30}, **SMALL
+    )
     awavo.train(config, out)
     code = main(["certify", str(out), "--episodes", "60", "--json"])
     return out, code

@@ -89,7 +89,10 @@ def test_an_invalid_operator_breaks_policy_improvement():
 def test_only_if_is_false_a_jump_keeps_policy_improvement():
     """Proposition 3 says 'if and only if'; a discontinuous but increasing operator improves all the same."""
     jump = lambda q, highest: q + 3.0 * (q > 0.5 * highest)  # noqa: E731
-    assert certify_improvement([random_cmdp(seed) for seed in range(3)], iterations=80, utility=jump).verdict == "supported"
+    assert (
+        certify_improvement([random_cmdp(seed) for seed in range(3)], iterations=80, utility=jump).verdict
+        == "supported"
+    )
 
 
 def test_schedule_both_ways():

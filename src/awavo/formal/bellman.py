@@ -58,9 +58,7 @@ def bellman_update(
     return projection(targets, np.broadcast_to(weights, shape), num)
 
 
-def fixed_point(
-    cmdp: ExactCMDP, policy: Floats, num: int, signal: int = 0, tolerance: float = 1e-10
-) -> Floats:
+def fixed_point(cmdp: ExactCMDP, policy: Floats, num: int, signal: int = 0, tolerance: float = 1e-10) -> Floats:
     """Iterate Pi T^pi to its fixed point."""
     quantiles = np.zeros((*cmdp.signals.shape[1:], num))
     while True:
@@ -248,7 +246,7 @@ def certify_fixed_point(
     holds = near and fixed
     return Certificate(
         name="bellman.fixed_point",
-        claim=f"the fixed point of the projected operator with M = {num_quantiles} is the law of the return, up to its bias",
+        claim=f"the projected operator's fixed point with M = {num_quantiles} is the law of the return, up to its bias",
         source="Proposition 2; Lemma 2",
         method=f"W_1 to {episodes} Monte-Carlo returns at 3 state-actions; a-posteriori bound eps / (1 - gamma)",
         verdict=SUPPORTED if holds else REFUTED,

@@ -42,7 +42,9 @@ def pit(quantiles: Floats, returns: Floats, rng: np.random.Generator) -> Floats:
 def crps(quantiles: Floats, returns: Floats) -> float:
     """Continuous ranked probability score: twice the mean pinball loss over the midpoints."""
     error = returns[:, None] - quantiles
-    return float(2 * np.mean(np.maximum(_levels(quantiles.shape[1]) * error, (_levels(quantiles.shape[1]) - 1) * error)))
+    return float(
+        2 * np.mean(np.maximum(_levels(quantiles.shape[1]) * error, (_levels(quantiles.shape[1]) - 1) * error))
+    )
 
 
 def conformal_margin(low: Floats, high: Floats, returns: Floats, coverage: float) -> float:
@@ -88,7 +90,7 @@ def certify_calibration(
     verdict = REFUTED if raw[2] < coverage else SUPPORTED if raw[1] >= coverage - RESOLUTION else UNDECIDED
     first = Certificate(
         name=f"calibration.{signal}{label}",
-        claim=f"the critic's central {coverage:.0%} interval of the {signal} return holds at least {coverage:.0%} of returns",
+        claim=f"the critic's central {coverage:.0%} interval of the {signal} return holds {coverage:.0%} of returns",
         source="Section 7 (limitation): trust in the critic's distribution; Lemma 2",
         method=f"coverage on {len(returns)} fresh returns with a {1 - delta:.0%} Clopper-Pearson interval, PIT, CRPS",
         verdict=verdict,

@@ -81,15 +81,13 @@ def random_cmdp(
     discount: float = 0.9,
     tightness: float = 0.4,
 ) -> ExactCMDP:
-    """A random CMDP (Garnet) with limits that bind: between the least cost and that of the best unconstrained policy."""
+    """A random CMDP (Garnet) with limits that bind: between the least cost and that of the unconstrained optimum."""
     rng = np.random.default_rng(seed)
     transition = np.zeros((num_states, num_actions, num_states))
     for s, a in itertools.product(range(num_states), range(num_actions)):
         transition[s, a, rng.choice(num_states, branching, replace=False)] = rng.dirichlet(np.ones(branching))
     signals = rng.uniform(size=(1 + num_costs, num_states, num_actions))
-    free = exact_cmdp(
-        transition, signals, np.full(num_states, 1 / num_states), np.full(num_costs, np.inf), discount
-    )
+    free = exact_cmdp(transition, signals, np.full(num_states, 1 / num_states), np.full(num_costs, np.inf), discount)
     greedy = solve(free)
     # The cheapest policy for the sum of all costs keeps every limit above what it spends.
     total = free._replace(signals=np.stack([-signals[1:].sum(0), *signals[1:]]))
@@ -143,9 +141,7 @@ def solve(cmdp: ExactCMDP) -> Solution:
     values = values + max(slack, 0.0) / (1 - cmdp.discount)
     dual = float(cmdp.initial @ values + multipliers[bound] @ cmdp.limits[bound])
     residual = float(np.abs(flow @ out.x - cmdp.initial).max())
-    return Solution(
-        float(-out.fun), costs @ out.x, policy, occupancy, values, multipliers, dual, residual
-    )
+    return Solution(float(-out.fun), costs @ out.x, policy, occupancy, values, multipliers, dual, residual)
 
 
 def brute_force(cmdp: ExactCMDP) -> float:
@@ -176,7 +172,7 @@ def brute_force(cmdp: ExactCMDP) -> float:
 
 
 def _priced_optimum(cmdp: ExactCMDP, multipliers: Floats) -> tuple[float, Floats]:
-    """max over policies of J_r - lambda (J_g - b), by policy iteration, and J_g - b of the maximiser."""
+    """Max over policies of J_r - lambda (J_g - b), by policy iteration, and J_g - b of the maximiser."""
     price = np.concatenate([[1.0], -multipliers])
     actions = np.zeros(len(cmdp.initial), int)
     while True:

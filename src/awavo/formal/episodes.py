@@ -40,7 +40,7 @@ def critic_samples(
     latest_start: int,
     discount: float,
 ) -> Callable[[Any, Any], CriticSamples]:
-    """Build `run(key, state)`: in each of `num` environments one step, drawn uniformly before `latest_start`, is judged.
+    """Build `run(key, state)`: one step of each of `num` environments, drawn before `latest_start`, is judged.
 
     The exploring policy acts throughout, as the critics learn its returns. An episode that ends stops its return.
     """

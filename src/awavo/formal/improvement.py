@@ -47,7 +47,10 @@ def certify_improvement(
                 steps += 1
                 if change < worst:
                     s, a = np.unravel_index((new_q[0] - q[0]).argmin(), q[0].shape)
-                    worst, counter = change, {"cmdp": number, "step": t, "state": int(s), "action": int(a), "change": change}
+                    worst, counter = (
+                        change,
+                        {"cmdp": number, "step": t, "state": int(s), "action": int(a), "change": change},
+                    )
             q = new_q
     holds = worst >= -1e-10
     return Certificate(
@@ -56,11 +59,13 @@ def certify_improvement(
         source="Proposition 3 (its 'if' half; steps of the rectified branch are not covered and do give reward up)",
         method="exact Q of every iterate of tabular ORPO-DR",
         verdict=SUPPORTED if holds else REFUTED,
-        reason=f"over {steps} reward steps the smallest change is {worst:.3g}; {given_up} of {rectified} rectified steps "
-        "lowered Q of the reward somewhere",
+        reason=f"over {steps} reward steps the smallest change is {worst:.3g}; {given_up} of {rectified} rectified "
+        "steps lowered Q of the reward somewhere",
         assumptions=(
             Assumption("the critic is exact", PROVED),
-            Assumption("the update is the softmax one, increasing in Q", PROVED if utility is log_utility else SUPPORTED),
+            Assumption(
+                "the update is the softmax one, increasing in Q", PROVED if utility is log_utility else SUPPORTED
+            ),
         ),
         evidence=(
             Evidence("smallest change in the reward branch", worst, required=">= 0 (rounding 1e-10)", ok=holds),

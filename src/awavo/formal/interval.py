@@ -103,7 +103,7 @@ def hull(*parts: Interval) -> Interval:
 
 
 def _sum(a: float, b: float, direction: int) -> float:
-    """a + b rounded up or down; the error of the sum is computed exactly, so an exact sum stays as it is."""
+    """A + b rounded up or down; the error of the sum is computed exactly, so an exact sum stays as it is."""
     total = a + b
     if math.isnan(total):
         return direction * INF
@@ -115,7 +115,7 @@ def _sum(a: float, b: float, direction: int) -> float:
 
 
 def _product(a: float, b: float, direction: int) -> float:
-    """a b rounded up or down, with 0 times infinity 0: the bound zero is attained, never exceeded."""
+    """A b rounded up or down, with 0 times infinity 0: the bound zero is attained, never exceeded."""
     if a == 0 or b == 0:
         return 0.0
     product = a * b

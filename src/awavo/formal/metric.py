@@ -134,9 +134,9 @@ def _axioms(instance: SliceInstance, distance: Distance, seed: int, own: bool, l
         name=f"metric.axioms{label}",
         claim=f"A-GSWD of order {instance.order:g} on these {len(slices)} slices is a pseudo-metric",
         source="Proposition 1 (the printed triangle step is false for k > 1; Minkowski on W_k itself proves the claim)",
-        method=f"Minkowski for fixed slices; {STARTS} gradient ascents of {STEPS} steps on the triangle violation in float64",
+        method=f"Minkowski for fixed slices; {STARTS} gradient ascents of {STEPS} steps on the violation, in float64",
         verdict=verdict,
-        reason=f"{'violated: ' + broken[0] if broken else 'no violation found'}; largest relative triangle excess {triangle:.3g}",
+        reason=f"{'violated: ' + broken[0] if broken else 'no violation found'}; largest triangle excess {triangle:.3g}",
         assumptions=(
             Assumption(
                 "slices are finite, fixed for a state and do not depend on the measures",
@@ -174,7 +174,9 @@ def _separation(instance: SliceInstance, label: str) -> Certificate:
         counter: Any = {"points": [np.zeros(instance.dim), blind], "distance": 0.0}
     else:
         verdict = PROVED if full and odd and known else REFUTED if not odd else UNDECIDED
-        reason = f"rank {rank} of {length}, degree {degree}; on all measures a finite set of slices is only a pseudo-metric"
+        reason = (
+            f"rank {rank} of {length}, degree {degree}; on all measures a finite set of slices is only a pseudo-metric"
+        )
         counter = {"points": "x and -x", "degree": degree} if not odd else None
     return Certificate(
         name=f"metric.rank{label}",

@@ -1,8 +1,8 @@
 """Conditions (i) and (ii) on an operator F, proved or refuted by interval arithmetic over all of (0, 1].
 
-With u = log p, F is enclosed with its slope on boxes that cover u <= 0, and boxes are halved until each shows a slope of
-the right sign on a single continuous branch. A box whose ends contradict the order, a flat box, or two branches whose
-values stay apart refute; a budget that runs out, or a kink whose sides only touch, leaves the claim undecided.
+With u = log p, F is enclosed with its slope on boxes that cover u <= 0, and boxes are halved until each shows a slope
+of the right sign on a single continuous branch. A box whose ends contradict the order, a flat box, or two branches
+whose values stay apart refute; a budget that runs out, or a kink whose sides only touch, leaves the claim undecided.
 """
 
 from __future__ import annotations
@@ -250,7 +250,9 @@ def _covers(
     ):
         if short:
             share = (missed - low) / (high - low)
-            reason = f"the range of the {kind} map ends at {share:.6g} of [0, 1] instead of {(edge - low) / (high - low):g}"
+            reason = (
+                f"the range of the {kind} map ends at {share:.6g} of [0, 1] instead of {(edge - low) / (high - low):g}"
+            )
             return ends, REFUTED, reason, {"missed": edge, "reached": missed}
     if inner.lo <= low + slack and inner.hi >= high - slack:
         return ends, PROVED, f"the {kind} map covers the range", None
@@ -280,7 +282,7 @@ def _inverse(
     shown = finding if finding.verdict == verdict else ordered
     return Certificate(
         name=f"operator.{kind}_inverse",
-        claim=f"the {kind} likelihood the actor ascends is the inverse of F to {INVERSE_TOLERANCE:g} of [{low:g}, {high:g}] "
+        claim=f"the {kind} likelihood the actor ascends inverts F on [{low:g}, {high:g}] (to {INVERSE_TOLERANCE:g}) "
         "and never reverses the order of returns",
         source="Section 4.2: policy update through p(O) = F^-1",
         method="interval arithmetic: mean-value form of F(F^-1(v)) - v, slopes of F^-1",

@@ -30,7 +30,7 @@ class RateFit(NamedTuple):
 
 
 def fit_rate(horizons: Floats, errors: Floats, *, draws: int = 2_000, seed: int = 0) -> RateFit:
-    """Fit `errors[problem, seed, T]`: means over problems and seeds, bootstrap over problems, then seeds within them."""
+    """Fit `errors[problem, seed, T]`: means over both, bootstrap over problems, then over seeds within them."""
     horizons, errors = np.asarray(horizons, float), np.asarray(errors, float)
     if errors.ndim != 3 or errors.shape[2] != len(horizons) or len(horizons) < 3:
         raise InputError(f"errors {errors.shape} do not fit {len(horizons)} horizons: expected [P, S, T], T >= 3.")
@@ -71,7 +71,7 @@ def _floor(horizons: Floats, errors: Floats) -> Floats:
 
 
 def rate_verdict(low: float, high: float, exponent: float = -0.5) -> str:
-    """Supported when the whole interval is at most the exponent (plus the resolution), refuted when all of it is above."""
+    """Supported when the whole interval is at most the exponent plus the resolution, refuted when all is above."""
     if high <= exponent + RESOLUTION:
         return SUPPORTED
     return REFUTED if low > exponent + RESOLUTION else UNDECIDED

@@ -137,7 +137,8 @@ def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[
     horizon, state = subject.spec.horizon, subject.states[index]
     if isinstance(state, OrpoDrState):
         low, high = (np.asarray(v, float)[1:] for v in state.bounds)
-        note = f"extremes over all training steps of this seed: {', '.join(f'[{a:g}, {b:g}]' for a, b in zip(low, high, strict=True))}"
+        seen = ", ".join(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True))
+        note = f"extremes over all training steps of this seed: {seen}"
     else:
         low, high = np.minimum(costs.min(0), 0) / horizon, np.maximum(costs.max(0), 1e-3)
         note = "no record of step costs: the largest episode total is taken for one step"
@@ -223,7 +224,9 @@ def _premises(subject: Subject) -> Certificate:
         + ("" if holds else ": Theorem 2 promises nothing about this run, its evidence is what was measured"),
         assumptions=(Assumption("Assumptions 2 and 3 of the paper (regular features, Q in the class)", UNDECIDED),),
         evidence=(
-            Evidence("critic steps per iteration", settings.num_updates, required=f">= {plan.td_steps_proof}", ok=enough),
+            Evidence(
+                "critic steps per iteration", settings.num_updates, required=f">= {plan.td_steps_proof}", ok=enough
+            ),
             Evidence("actor step size", settings.actor_lr, required=f"<= {plan.step_size:.4g}", ok=small),
             Evidence("tau_c of the schedule (discounted units)", plan.tolerance),
             Evidence("floor C6 / ((1 - gamma) m^(H/4)) at C6 = 1", plan.floor),

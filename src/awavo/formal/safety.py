@@ -111,7 +111,9 @@ def certify_safety(
     kind = "anytime-valid: stopping early is sound" if anytime else "for a sample size fixed in advance"
     worst = next((r for r in rows if r["verdict"] == REFUTED), None)
     assumptions = [
-        Assumption("episodes are independent, with the policy frozen and the environment as trained", PROVED, "fresh keys"),
+        Assumption(
+            "episodes are independent, with the policy frozen and the environment as trained", PROVED, "fresh keys"
+        ),
         bounds_known or Assumption("an episode's cost lies within its stated bounds", UNDECIDED),
     ]
     return Certificate(

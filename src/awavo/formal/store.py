@@ -35,9 +35,7 @@ def record(findings: Findings, plan: Plan, stamp: Mapping[str, Any]) -> dict[str
 def favourable(content: Mapping[str, Any]) -> bool:
     """Whether a policy is certified safe and nothing its method rests on is refuted."""
     broken = [
-        c["name"]
-        for c in content["certificates"]
-        if c["verdict"] == REFUTED and c["name"].split(".")[0] in _FATAL[1:]
+        c["name"] for c in content["certificates"] if c["verdict"] == REFUTED and c["name"].split(".")[0] in _FATAL[1:]
     ]
     return content["delivered_seed"] is not None and not broken
 
@@ -45,7 +43,9 @@ def favourable(content: Mapping[str, Any]) -> bool:
 def read_plan(content: Mapping[str, Any]) -> Plan:
     """The plan of a stored record."""
     if content.get("format") != FORMAT:
-        raise RunFolderError(f"certificates.json has format {content.get('format')!r}, expected {FORMAT}: certify again.")
+        raise RunFolderError(
+            f"certificates.json has format {content.get('format')!r}, expected {FORMAT}: certify again."
+        )
     try:
         return Plan(**content["plan"])
     except (KeyError, TypeError) as error:
