@@ -4,7 +4,8 @@
 
 Each repetition draws episodes from a law with a known mean and asks whether the two-sided bound excludes it: after the
 last episode (fixed), or after any of them (anytime). Laws: rare and common violations, costs with an atom at zero,
-skewed and two-point costs. Tightness: half-width over that of the exact binomial interval (Clopper-Pearson), same sample.
+skewed and two-point costs. Tightness: half-width over that of the exact binomial interval (Clopper-Pearson) on the same
+sample.
 """
 
 from __future__ import annotations
