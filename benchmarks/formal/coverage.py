@@ -1,6 +1,6 @@
 """How often the safety bounds are wrong: at most delta of the time, for a fixed sample and at every time at once.
 
-    PYTHONPATH=src python benchmarks/formal/coverage.py [--repetitions 4000]
+    PYTHONPATH=src python benchmarks/formal/coverage.py [--repetitions 2500]
 
 Each repetition draws episodes from a law with a known mean and asks whether the two-sided bound excludes it: after the
 last episode (fixed), or after any of them (anytime). Laws: rare and common violations, costs with an atom at zero,
@@ -14,6 +14,7 @@ import argparse
 
 import numpy as np
 from report import write
+from scipy.special import betaln
 from scipy.stats import binom
 
 from awavo.formal.bounds import (
@@ -35,24 +36,28 @@ LAWS = {
 }
 
 
-def excluded_by_betting(x: np.ndarray, mean: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the true mean is rejected by either side: at the end, and ever."""
+def betting_extremes(x: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log capital of the better of both sides when the mean is the true one: at the end, and the largest ever."""
     ends, ever = [], []
     for part in np.array_split(x, max(1, len(x) // 100)):
-        high = betting_log_capital(part, mean)
-        low = betting_log_capital(1 - part, 1 - mean)
-        bad = (high >= np.log(2 / delta)) | (low >= np.log(2 / delta))
-        ends.append(bad[:, -1])
-        ever.append(bad.any(1))
+        capital = np.maximum(betting_log_capital(part, mean), betting_log_capital(1 - part, 1 - mean))
+        ends.append(capital[:, -1])
+        ever.append(capital.max(1))
     return np.concatenate(ends), np.concatenate(ever)
 
 
-def excluded_by_counts(over: np.ndarray, p: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """The same for a probability: Clopper-Pearson at the end, the beta mixture at every time."""
-    counts = np.cumsum(over, 1)
-    low, high = clopper_pearson(counts[:, -1], over.shape[1], delta)
-    lows, highs = beta_mixture(counts, np.arange(1, over.shape[1] + 1), delta)
-    return (p < low) | (p > high), ((p < lows) | (p > highs)).any(1)
+def mixture_extremes(over: np.ndarray, p: float) -> np.ndarray:
+    """Largest log ratio of the beta mixture to the true likelihood over all sample sizes."""
+    counts, sizes = np.cumsum(over, 1), np.arange(1, over.shape[1] + 1)
+    ratio = betaln(0.5 + counts, 0.5 + sizes - counts) - betaln(0.5, 0.5)
+    return (ratio - counts * np.log(p) - (sizes - counts) * np.log1p(-p)).max(1)
+
+
+def check_mixture(over: np.ndarray, p: float, delta: float) -> None:
+    """The bounds that users get exclude p exactly where the ratio exceeds 1 / delta."""
+    lows, highs = beta_mixture(np.cumsum(over, 1), np.arange(1, over.shape[1] + 1), delta)
+    by_bounds = ((p < lows) | (p > highs)).any(1)
+    assert (by_bounds == (mixture_extremes(over, p) > np.log(1 / delta))).all()
 
 
 def excluded_by(bound, x: np.ndarray, mean: float, delta: float) -> np.ndarray:
@@ -81,11 +86,11 @@ def coverage(repetitions: int) -> tuple[list[dict], list[str]]:
     )
     for number, (name, (mean, draw)) in enumerate(LAWS.items()):
         x = draw(np.random.default_rng(number), (repetitions, NUM))
+        ends, ever = betting_extremes(x, mean)
         for delta in (0.05, 0.01):
-            fixed, anytime = excluded_by_betting(x, mean, delta)
             found = {
-                "betting, fixed": fixed,
-                "betting, anytime": anytime,
+                "betting, fixed": ends >= np.log(2 / delta),
+                "betting, anytime": ever >= np.log(2 / delta),
                 "empirical Bernstein": excluded_by(empirical_bernstein, x, mean, delta),
                 "Hoeffding": excluded_by(hoeffding, x, mean, delta),
             }
@@ -100,8 +105,11 @@ def coverage(repetitions: int) -> tuple[list[dict], list[str]]:
     ]
     for number, p in enumerate((0.002, 0.01, 0.05, 0.3)):
         over = np.random.default_rng(100 + number).uniform(size=(repetitions, NUM)) < p
+        largest = mixture_extremes(over, p)
         for delta in (0.05, 0.01):
-            fixed, anytime = (rate(bad, delta) for bad in excluded_by_counts(over, p, delta))
+            check_mixture(over[:200], p, delta)
+            low, high = clopper_pearson(over.sum(1), NUM, delta)
+            fixed, anytime = rate((p < low) | (p > high), delta), rate(largest > np.log(1 / delta), delta)
             rows.append({"law": f"P = {p}", "delta": delta, "Clopper-Pearson": fixed, "beta mixture": anytime})
             within = "yes" if fixed["ok"] and anytime["ok"] else "NO"
             table.append(f"| {p} | {delta} | {fixed['wrong']:.4f} | {anytime['wrong']:.4f} | {within} |")
@@ -136,7 +144,7 @@ def tightness() -> tuple[list[dict], list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=4_000)
+    parser.add_argument("--repetitions", type=int, default=2_500)
     repetitions = parser.parse_args().repetitions
     wrong, first = coverage(repetitions)
     tight, second = tightness()

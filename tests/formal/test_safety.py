@@ -46,8 +46,8 @@ def test_bounds_hold_jointly_and_widen_with_the_number_of_policies():
 
 
 def test_a_policy_at_its_limit_is_rarely_certified_safe():
-    safe = sum(certify((30.0, 5), num=150, seed=s).verdict == "supported" for s in range(100))
-    assert safe <= 3
+    safe = sum(certify((30.0, 5), num=60, seed=s).verdict == "supported" for s in range(40))
+    assert safe <= 2
 
 
 def test_a_largest_violation_probability_can_be_asked_for():

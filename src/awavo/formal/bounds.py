@@ -31,7 +31,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 FRACTIONS = np.geomspace(1e-4, 0.995, 40)
-_HALVINGS = 50
+_HALVINGS = 36
 
 
 def _unit(values: ArrayLike, low: float, high: float) -> Floats:
@@ -83,8 +83,9 @@ def betting_log_capital(x: Floats, mean: Floats | float) -> Floats:
 
 
 def _final_capital(counts: Floats, support: Floats, mean: float) -> float:
-    steps = np.log1p(FRACTIONS[:, None] * (mean - support) / (1 - mean))
-    return float(logsumexp(steps @ counts) - np.log(len(FRACTIONS)))
+    logs = np.log1p(FRACTIONS[:, None] * ((mean - support) / (1 - mean))) @ counts
+    largest = logs.max()
+    return float(largest + np.log(np.exp(logs - largest).mean()))
 
 
 def _upper(x: Floats, delta: float) -> float:

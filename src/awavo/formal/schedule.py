@@ -51,6 +51,11 @@ def _check(discount: float, width: int, layers: int, delta: float) -> None:
         raise InputError(f"delta={delta} is not between 0 and 1.")
 
 
+def _whole(value: float) -> int:
+    """Round up, but not for the sake of a rounding error."""
+    return math.ceil(value * (1 - 1e-12))
+
+
 def schedule(
     discount: float,
     width: int,
@@ -65,8 +70,7 @@ def schedule(
         raise InputError(f"iterations={iterations} must be >= 1.")
     c = constants or Constants()
     horizon, size = 1 / (1 - discount), width ** (layers / 4)
-    statement = math.ceil(horizon**1.5 * width ** (layers / 2))
-    proof = math.ceil(horizon * width ** (layers / 2))
+    statement, proof = (_whole(horizon**power * width ** (layers / 2)) for power in (1.5, 1.0))
     optimisation = c.c5 * horizon / math.sqrt(iterations)
     floor = c.c6 * horizon / size
     transient = (c.c7 + 2 * c.c3 * math.sqrt(math.log(1 / delta))) * horizon / (iterations * size)
