@@ -54,12 +54,27 @@ def test_recheck_agrees_and_notices_tampering(certified, tmp_path, capsys):
     assert main(["certify", str(copy), "--recheck", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert set(found["differences"]) == {"schedule.theorem2", "safety.seed_1"}
-    shutil.copy(certified[0] / "certificates.json", path)
+
+
+@pytest.fixture
+def safety_only(monkeypatch):
+    """Leave out what does not depend on the policies, to be quick."""
+    from awavo.formal import run_certificates
+
+    monkeypatch.setattr(run_certificates, "certify_metric", lambda slices: [])
+    monkeypatch.setattr(run_certificates, "_reference", lambda settings, fingerprint: [])
+    monkeypatch.setattr(run_certificates, "_calibration", lambda subject, plan, delivered: ([], None))
+
+
+def test_recheck_agrees_with_what_was_just_stored(certified, safety_only, tmp_path, capsys):
+    copy = tmp_path / "cartpole"
+    shutil.copytree(certified[0], copy)
+    awavo.load(copy).certify(episodes=60)
     assert main(["certify", str(copy), "--recheck"]) == 0
     assert "every certificate was found again" in capsys.readouterr().out
 
 
-def test_an_unsafe_run_exits_with_1(certified):
+def test_an_unsafe_policy_is_not_delivered(certified, safety_only):
     run = awavo.load(certified[0])
     run.problem = run.problem._replace(spec=run.problem.spec._replace(cost_limits=(0.5, 150.0)))
     result = awavo.certify(run, episodes=60)
@@ -67,14 +82,14 @@ def test_an_unsafe_run_exits_with_1(certified):
     assert {c["verdict"] for c in result["certificates"] if c["name"].startswith("safety")} == {"refuted"}
 
 
-def test_anytime_stops_early(certified):
+def test_anytime_stops_early(certified, safety_only):
     run = awavo.load(certified[0])
     result = awavo.certify(run, episodes=5_000, anytime=True)
     assert all(count < 5_000 for count in result["episodes"].values())
     assert result["delivered_seed"] is not None
 
 
-def test_a_further_trained_run_is_noticed(certified):
+def test_a_further_trained_run_is_noticed(certified, safety_only):
     run = awavo.load(certified[0])
     other = run.states[0]
     run.states = [other._replace(bounds=other.bounds._replace(high=2 * np.asarray(other.bounds.high))), run.states[1]]

@@ -66,14 +66,6 @@ def test_a_large_constant_step_does_not_converge():
     assert long > 0.6 * short
 
 
-def test_few_quantiles_leave_a_floor():
-    """One quantile is the median: its critic is biased at every T, so the constraint is held at the wrong level."""
-    exact, few = gaps(60, step_size=1.0), gaps(60, step_size=1.0, quantiles=1)
-    assert np.abs(np.subtract(exact, few)).max() > 0.02
-    many = gaps(60, step_size=1.0, quantiles=8)
-    assert np.abs(np.subtract(exact, many)).max() < np.abs(np.subtract(exact, few)).max()
-
-
 def test_policy_improvement_holds_in_the_reward_branch_and_is_given_up_in_the_other():
     found = certify_improvement([random_cmdp(seed) for seed in range(3)], iterations=120)
     assert found.verdict == "supported"

@@ -106,7 +106,8 @@ def _attack(distance: Distance, dim: int, seed: int) -> Attack:
         points = jnp.concatenate([points, points[:1, ::-1], -points[:1]])
         weights = jnp.concatenate([weights, weights[:1, ::-1], weights[:1]])
         first, second = _PAIRS.T
-        return jax.vmap(distance)(points[first], weights[first], points[second], weights[second])
+        pairs = points[first], weights[first], points[second], weights[second]
+        return jax.lax.map(lambda pair: distance(*pair), pairs)
 
     def violation(params):
         found = distances(params)
