@@ -41,21 +41,6 @@ def test_record_page_and_exit_code(certified):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
-def test_recheck_agrees_and_notices_tampering(certified, tmp_path, capsys):
-    copy = tmp_path / "cartpole"
-    shutil.copytree(certified[0], copy)
-    path = copy / "certificates.json"
-    content = json.loads(path.read_text())
-    entry = next(c for c in content["certificates"] if c["name"] == "schedule.theorem2")
-    entry["verdict"] = "proved"
-    cost = next(c for c in content["certificates"] if c["name"] == "safety.seed_1")
-    cost["evidence"][0]["high"] -= 1.0
-    path.write_text(json.dumps(content))
-    assert main(["certify", str(copy), "--recheck", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert set(found["differences"]) == {"schedule.theorem2", "safety.seed_1"}
-
-
 @pytest.fixture
 def safety_only(monkeypatch):
     """Leave out what does not depend on the policies, to be quick."""
@@ -66,12 +51,22 @@ def safety_only(monkeypatch):
     monkeypatch.setattr(run_certificates, "_calibration", lambda subject, plan, delivered: ([], None))
 
 
-def test_recheck_agrees_with_what_was_just_stored(certified, safety_only, tmp_path, capsys):
+def test_recheck_agrees_and_notices_tampering(certified, safety_only, tmp_path, capsys):
     copy = tmp_path / "cartpole"
     shutil.copytree(certified[0], copy)
     awavo.load(copy).certify(episodes=60)
     assert main(["certify", str(copy), "--recheck"]) == 0
     assert "every certificate was found again" in capsys.readouterr().out
+    path = copy / "certificates.json"
+    content = json.loads(path.read_text())
+    entry = next(c for c in content["certificates"] if c["name"] == "schedule.theorem2")
+    entry["verdict"] = "proved"
+    cost = next(c for c in content["certificates"] if c["name"] == "safety.seed_1")
+    cost["evidence"][0]["high"] -= 1.0
+    path.write_text(json.dumps(content))
+    assert main(["certify", str(copy), "--recheck", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["differences"]) == {"schedule.theorem2", "safety.seed_1"}
 
 
 def test_an_unsafe_policy_is_not_delivered(certified, safety_only):

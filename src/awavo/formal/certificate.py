@@ -135,15 +135,19 @@ def _first_difference(stored: Any, fresh: Any, tolerance: float, path: str) -> s
     elif isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
         pairs = ((i, i) for i in range(len(stored)))
     else:
-        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (stored, fresh))
-        if numbers and math.isclose(stored, fresh, rel_tol=tolerance, abs_tol=tolerance):
-            return None
+        if _is_number(stored) and _is_number(fresh):
+            close = bool(np.isclose(stored, fresh, rtol=tolerance, atol=tolerance))
+            return None if close else f"{path} is stored as {stored}, recomputed as {fresh}"
         return None if stored == fresh else f"{path} is stored as {stored}, recomputed as {fresh}"
     for key, _ in pairs:
         difference = _first_difference(stored[key], fresh[key], tolerance, f"{path}.{key}")
         if difference:
             return difference
     return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _plain(value: Any) -> Any:

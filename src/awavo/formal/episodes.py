@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from awavo.training.rollout import start_worker
 from awavo.types import Algorithm, Env
@@ -21,9 +20,9 @@ TAIL = 1e-3
 class CriticSamples(NamedTuple):
     """Quantiles `[N, 1+C, M]`, discounted returns `[N, 1+C]`, and whether each return was cut by a time limit."""
 
-    quantiles: np.ndarray
-    returns: np.ndarray
-    cut: np.ndarray
+    quantiles: Any
+    returns: Any
+    cut: Any
 
 
 def tail_length(discount: float) -> int:
@@ -65,7 +64,7 @@ def critic_samples(
             env_state, out = jax.vmap(env.step, (0, 0, 0, None))(
                 jax.random.split(env_key, num), env_state, action, env.params
             )
-            weight = jnp.where(running, discount ** (time - starts).astype(jnp.float32), 0.0)
+            weight: Any = jnp.where(running, discount ** (time - starts).astype(jnp.float32), 0.0)
             gained = jnp.concatenate([out.reward[:, None], out.costs], 1)
             total = total + weight[:, None] * gained
             cut = cut | (running & out.truncated)

@@ -47,9 +47,13 @@ def default_instance(spec: EnvSpec, *, num_slices: int = 64, order: float = 2) -
     dim = space.num if isinstance(space, Discrete) else space.dim
     defining = Polynomial(3) if dim <= 4 else LinearForms(4, 3)
     length = defining.num_coefficients(dim)
-    slices, _ = draw_slices(jax.random.key(0), max(num_slices, length), length, law="orthogonal")
     scale = defining.coefficient_scale(dim)
-    slices = unit_slices(slices if scale is None else slices * jnp.asarray(scale, slices.dtype))
+
+    def draw(key):
+        slices, _ = draw_slices(key, max(num_slices, length), length, law="orthogonal")
+        return unit_slices(slices if scale is None else slices * jnp.asarray(scale, slices.dtype))
+
+    slices = jax.jit(draw)(jax.random.key(0))
     return SliceInstance(np.asarray(slices), order, defining, dim, "library default for this task's actions")
 
 
@@ -187,9 +191,9 @@ def _separation(instance: SliceInstance, label: str) -> Certificate:
     rng = np.random.default_rng(0)
     degree = getattr(instance.defining, "degree", 1)
     length = Polynomial(degree, allow_even=True).num_coefficients(instance.dim)
-    x = jnp.asarray(rng.standard_normal((4 * length + 8, instance.dim)))
-    slices = jnp.asarray(instance.slices, x.dtype)
-    values = np.asarray(instance.defining.project(instance.defining.features(x), slices))
+    project = jax.jit(lambda x, slices: instance.defining.project(instance.defining.features(x), slices))
+    x = rng.standard_normal((4 * length + 8, instance.dim))
+    values = np.asarray(project(x, np.asarray(instance.slices, float)))
     singular = np.linalg.svd(values / np.linalg.norm(values, axis=1, keepdims=True), compute_uv=False)
     rank = int((singular > 1e-9 * singular[0]).sum())
     full, odd = rank >= length, degree % 2 == 1

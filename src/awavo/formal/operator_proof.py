@@ -166,14 +166,15 @@ def _monotone(
             at = show.of(box.hi)
             where = {show.symbol: at, "value": None}
             return Finding(REFUTED, f"the {kind} map is not defined at {show.symbol} = {at:.6g}", where, used, values)
-        inside = flat_from is not None and box.lo >= flat_from and box.width > 0
+        start = math.inf if flat_from is None else flat_from
+        inside = box.lo >= start and box.width > 0
         if single and inside and single.slope == (0.0, 0.0):
             low, high = show.of(box.lo), show.of(box.hi)
             where = {show.symbol: [low, high], "value": single.value.lo}
             reason = f"the {kind} map is flat between {show.symbol} = {low:.6g} and {high:.6g}"
             return Finding(REFUTED, reason, where, used, values)
         steepness = min(sign * s for s in single.slope) if single else -math.inf
-        if steepness > 0 or (steepness == 0 and not (inside and box.width > -FLAT_SHARE * flat_from)):
+        if steepness > 0 or (steepness == 0 and not (inside and box.width > -FLAT_SHARE * start)):
             continue
         ends = [_point_value(enclose, v) for v in box]
         counter = _contradiction(box, branches, ends, sign, show)
