@@ -41,7 +41,7 @@ from awavo.networks import Actor, QuantileCritic, RunningStatistics, actor, norm
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
-__all__ = ["Learner", "OrpoDrInfo", "OrpoDrState", "SignalBounds", "orpo_dr"]
+__all__ = ["Learner", "OrpoDrInfo", "OrpoDrState", "SignalBounds", "critic_quantiles", "orpo_dr", "return_bounds"]
 
 
 class Learner(NamedTuple):
@@ -228,7 +228,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         return loss, (jnp.mean(entropy), clip_rate)
 
     def log_optimality(means: Float[Array, "... 1+C"], weights: Array, bounds: SignalBounds) -> tuple[Array, Array]:
-        low, high = _return_bounds(bounds, config)
+        low, high = return_bounds(bounds, config)
         clipped = jnp.clip(means, low, high)
         clip_rate = jnp.mean((clipped != means).astype(jnp.float32))
         reward = likelihood.reward_log_likelihood(clipped[..., 0], low[0], high[0])
@@ -238,11 +238,16 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
     return Algorithm(init, act, learn)
 
 
+def critic_quantiles(state: OrpoDrState, obs: Array, action: Array) -> Float[Array, "... 1+C M"]:
+    """What the critics say of the given actions: M quantiles of the discounted return of each signal."""
+    return state.learner.critic(normalize(state.obs_stats, obs), action)
+
+
 def _copy(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
 
 
-def _return_bounds(bounds: SignalBounds, config: OrpoDrConfig) -> tuple[Array, Array]:
+def return_bounds(bounds: SignalBounds, config: OrpoDrConfig) -> tuple[Array, Array]:
     """Bounds of the discounted return: the range of one step over the effective horizon, with a safety margin."""
     horizon = 1.0 / (1.0 - config.discount)
     margin = config.bound_margin * (bounds.high - bounds.low)
