@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 
 from awavo.provenance import source_commit
+from awavo.results.store import to_plain
 
 __all__ = ["RESULTS", "write"]
 
@@ -36,7 +37,7 @@ def write(name: str, title: str, record: dict[str, Any], table: list[str]) -> No
         "seconds": round(time.perf_counter() - _STARTED, 1),
     }
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps({**stamp, **record}, indent=1) + "\n")
+    (RESULTS / f"{name}.json").write_text(json.dumps(to_plain({**stamp, **record}), indent=1) + "\n")
     head = f"`{stamp['command']}`, commit {stamp['commit']}, {stamp['machine']}, {stamp['seconds']:.0f} s."
     text = "\n".join([f"# {title}", "", head, "", *table]) + "\n"
     (RESULTS / f"{name}.md").write_text(text)

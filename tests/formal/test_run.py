@@ -34,6 +34,8 @@ def test_record_page_and_exit_code(certified):
     assert content["delivered_seed"] in (0, 1)
     assert code == 0
     assert by_name["schedule.theorem2"]["verdict"] == "refuted"
+    assert {c["verdict"] for name, c in by_name.items() if name.startswith(("metric", "operator"))} == {"proved"}
+    assert "only a pseudo-metric" in by_name["metric.rank"]["reason"]
     assert all(c["inputs"] and c["claim"] and c["method"] and c["reason"] for c in by_name.values())
     page = (out / "report.html").read_text()
     assert "Deliver the policy of seed" in page

@@ -62,11 +62,12 @@ def _slope(horizons: Floats, errors: Floats) -> Floats:
 
 def _floor(horizons: Floats, errors: Floats) -> Floats:
     """Weighted least squares of a / sqrt(T) + f with f >= 0; weights 1 / error, so that every decade counts alike."""
-    weight = 1 / np.maximum(errors, 1e-12)
+    weight = np.where(errors > 1e-9, 1 / np.maximum(errors, 1e-9), 0.0)
     root = weight / np.sqrt(horizons)
     a11, a12, a22 = (root**2).sum(-1), (root * weight).sum(-1), (weight**2).sum(-1)
     b1, b2 = (root * weight * errors).sum(-1), (weight * weight * errors).sum(-1)
-    floor = (a11 * b2 - a12 * b1) / (a11 * a22 - a12**2)
+    determinant = a11 * a22 - a12**2
+    floor = np.where(determinant > 0, (a11 * b2 - a12 * b1) / np.where(determinant > 0, determinant, 1), 0)
     return np.maximum(floor, 0.0)
 
 
