@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -131,22 +131,22 @@ def compare_certificates(stored: Certificate, fresh: Certificate, tolerance: flo
 
 def _first_difference(stored: Any, fresh: Any, tolerance: float, path: str) -> str | None:
     if isinstance(stored, dict) and isinstance(fresh, dict) and stored.keys() == fresh.keys():
-        pairs: Iterable[tuple[Any, Any]] = ((k, k) for k in stored)
+        keys: Iterable[Any] = stored
     elif isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
-        pairs = ((i, i) for i in range(len(stored)))
+        keys = range(len(stored))
     else:
         if _is_number(stored) and _is_number(fresh):
-            close = bool(np.isclose(stored, fresh, rtol=tolerance, atol=tolerance))
+            close = bool(np.isclose(float(stored), float(fresh), rtol=tolerance, atol=tolerance))
             return None if close else f"{path} is stored as {stored}, recomputed as {fresh}"
         return None if stored == fresh else f"{path} is stored as {stored}, recomputed as {fresh}"
-    for key, _ in pairs:
+    for key in keys:
         difference = _first_difference(stored[key], fresh[key], tolerance, f"{path}.{key}")
         if difference:
             return difference
     return None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
