@@ -118,7 +118,8 @@ def certify_safety(
     ]
     return Certificate(
         name=f"safety.{label}",
-        claim=f"the frozen policy keeps every limit on its mean episode cost, at confidence {1 - delta:g}",
+        claim=f"the frozen policy ({label.replace('_', ' ')}) keeps every limit on its mean episode cost, "
+        f"at confidence {1 - delta:g}",
         source="beyond the paper: statement about the delivered policy, not about the algorithm",
         method=f"betting bounds on means, {'beta mixture' if anytime else 'Clopper-Pearson'} on probabilities, {kind}; "
         f"Bonferroni over {2 * len(names)} statements and {policies} policies",
