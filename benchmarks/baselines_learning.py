@@ -4,7 +4,8 @@
         --out benchmarks/results/baselines_learning.json
 
 Needs only jax, numpy, equinox and optax; run it with PYTHONPATH=src where the package is not installed. Seeds run in
-one vmapped program on a GPU and one after the other on a CPU (`--seed-axis`). `--set name=value` changes settings.
+one vmapped program on a GPU and one after the other on a CPU (`--seed-axis`). `--set name=value` changes settings,
+`--cost-limits` the task's limits.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ def figure(per_seed: np.ndarray) -> dict:
 
 def train(algo: str, task: str, args: argparse.Namespace) -> dict:
     overrides = {k: parse_value(v) for k, v in (item.split("=", 1) for item in args.set)}
-    run = TrainConfig(task=task, algo=algo, steps=args.steps, preset=args.preset, algo_options=overrides)
+    limits = tuple(args.cost_limits) if args.cost_limits else None
+    run = TrainConfig(
+        task=task, algo=algo, steps=args.steps, preset=args.preset, algo_options=overrides, cost_limits=limits
+    )
     _, algorithm, config, env, _ = build_problem(resolve_config(run))
     assert env is not None
     axis = args.seed_axis if args.seed_axis != "auto" else ("map" if jax.default_backend() == "cpu" else "vmap")
@@ -146,6 +150,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--seed-axis", choices=("auto", "map", "vmap"), default="auto")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--cost-limits", nargs="*", type=float, help="instead of the task's")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -2,8 +2,8 @@
 
     python benchmarks/baselines_report.py benchmarks/results/baselines_learning.json [MORE.json ...]
 
-Writes docs/baselines_results.md and docs/figures/baselines_TASK.svg; of two rows with the same algorithm and task the later
-file's is used.
+Writes docs/baselines_results.md and docs/figures/baselines_TASK.svg; of two rows with the same algorithm and task the
+later file's is used.
 """
 
 from __future__ import annotations
@@ -27,13 +27,19 @@ def figure(value: dict) -> str:
 def table(task: str, rows: list[dict]) -> list[str]:
     costs = list(rows[0]["evaluation"]["greedy"]["costs"].items())
     names = [f"{name} (limit {cost['limit']:g})" for name, cost in costs]
-    lines = [f"### {task}", "", "| algorithm | steps per seed | actions | return | " + " | ".join(names) + " | within limits |"]
+    lines = [
+        f"### {task}",
+        "",
+        "| algorithm | steps per seed | actions | return | " + " | ".join(names) + " | within limits |",
+    ]
     lines.append("|" + "---|" * (5 + len(names)))
     for row in rows:
         for mode, result in row["evaluation"].items():
             cells = [figure(result["return"]), *(figure(result["costs"][name]) for name, _ in costs)]
             verdict = f"{result['feasible_seeds']} of {row['seeds']}"
-            lines.append(f"| {row['algo']} | {row['env_steps_per_seed']:,} | {mode} | {' | '.join(cells)} | {verdict} |")
+            lines.append(
+                f"| {row['algo']} | {row['env_steps_per_seed']:,} | {mode} | {' | '.join(cells)} | {verdict} |"
+            )
     return [*lines, "", f"```{{image}} figures/baselines_{task}.svg", f":alt: Learning curves on {task}", "```", ""]
 
 
@@ -42,7 +48,9 @@ def plot(task: str, rows: list[dict]) -> None:
     fig, axes = plt.subplots(1, 1 + len(costs), figsize=(4 * (1 + len(costs)), 3.2), layout="constrained")
     for row in rows:
         steps = [point["env_steps"] for point in row["curve"]]
-        series = [[p["return"] for p in row["curve"]]] + [[p["costs"][i] for p in row["curve"]] for i in range(len(costs))]
+        series = [[p["return"] for p in row["curve"]]] + [
+            [p["costs"][i] for p in row["curve"]] for i in range(len(costs))
+        ]
         for axis, values in zip(axes, series, strict=True):
             axis.plot(steps, [v["value"] for v in values], label=row["algo"], linewidth=1.2)
             axis.fill_between(steps, [v["low"] for v in values], [v["high"] for v in values], alpha=0.15)

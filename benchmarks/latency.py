@@ -16,18 +16,18 @@ from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
+import jax
+import jax.numpy as jnp
+import numpy as np
 
-from awavo.algorithms.awavo import awavo  # noqa: E402
-from awavo.awavo_config import AwavoConfig  # noqa: E402
-from awavo.inference.physics import ParametricModel, predict_parametric  # noqa: E402
-from awavo.inference.planner import Beliefs, planner, slice_shape, start_plan  # noqa: E402
-from awavo.networks import SquashedGaussian  # noqa: E402
-from awavo.provenance import command_line, device_info, source_commit, versions  # noqa: E402
-from awavo.registry import make_task  # noqa: E402
-from awavo.types import Box, EnvSpec  # noqa: E402
+from awavo.algorithms.awavo import awavo
+from awavo.awavo_config import AwavoConfig
+from awavo.inference.physics import ParametricModel, predict_parametric
+from awavo.inference.planner import Beliefs, planner, slice_shape, start_plan
+from awavo.networks import SquashedGaussian
+from awavo.provenance import command_line, device_info, source_commit, versions
+from awavo.registry import make_task
+from awavo.types import Box, EnvSpec
 
 
 def rigid_body(theta, obs, action):
@@ -71,7 +71,9 @@ def quadrotor_loop(num_sequences: int, horizon: int, num_members: int):
     spec = EnvSpec("quadrotor-like", 13, Box((-1.0,) * 4, (1.0,) * 4), 500, ("near",), (10.0,))
     config = AwavoConfig(num_sequences=num_sequences, horizon=horizon, degree=1)
     rng = np.random.default_rng(0)
-    model = ParametricModel(jnp.asarray(rng.normal([1.0, 0.2], [0.05, 0.05], (num_members, 2)), jnp.float32), jnp.ones(13))
+    model = ParametricModel(
+        jnp.asarray(rng.normal([1.0, 0.2], [0.05, 0.05], (num_members, 2)), jnp.float32), jnp.ones(13)
+    )
     still = jnp.zeros(4)
     beliefs = Beliefs(
         lambda obs, action: predict_parametric(rigid_body, model, obs, action),

@@ -16,16 +16,19 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 if TYPE_CHECKING:
     from awavo import errors as errors
+    from awavo import formal as formal
     from awavo import transport as transport
-    from awavo.api import Run, configure, evaluate, load, train, train_iter
+    from awavo.api import Run, certify, configure, evaluate, load, train, train_iter
     from awavo.inference.operators import operator_from_maps
     from awavo.registry import make_task
 
 __all__ = [
     "Run",
+    "certify",
     "configure",
     "errors",
     "evaluate",
+    "formal",
     "load",
     "make_task",
     "operator_from_maps",
@@ -40,9 +43,11 @@ register_with_gymnasium()
 
 _LAZY = {
     "Run": ("awavo.api", "Run"),
+    "certify": ("awavo.api", "certify"),
     "configure": ("awavo.api", "configure"),
     "errors": ("awavo.errors", None),
     "evaluate": ("awavo.api", "evaluate"),
+    "formal": ("awavo.formal", None),
     "load": ("awavo.api", "load"),
     "make_task": ("awavo.registry", "make_task"),
     "operator_from_maps": ("awavo.inference.operators", "operator_from_maps"),

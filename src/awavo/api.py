@@ -1,4 +1,4 @@
-"""The Python interface: `configure`, `train`, `train_iter`, `load`, `evaluate`."""
+"""The Python interface: `configure`, `train`, `train_iter`, `load`, `evaluate`, `certify`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from awavo.certification import certify_run, recheck_run, require_certified_operator
 from awavo.config import TrainConfig
 from awavo.errors import CheckpointError, InputError, RunFolderError
 from awavo.experiment import Problem, build_problem, resolve_config
@@ -24,9 +25,10 @@ from awavo.training.compilation import enable_cache
 from awavo.training.evaluation import evaluate_env, evaluate_host
 from awavo.types import Env
 
-__all__ = ["Run", "configure", "evaluate", "load", "train", "train_iter"]
+__all__ = ["Run", "certify", "configure", "evaluate", "load", "train", "train_iter"]
 
 EVALUATION_SEED = 1_000_003
+CERTIFICATION_SEED = 2_000_003
 
 
 def configure(
@@ -65,9 +67,13 @@ def train_iter(
     operator: Any = None,
     checkpoint_seconds: float = 20.0,
 ) -> Iterator[Progress]:
-    """Train as a generator: a `Progress` after every chunk; goes on where the run in `out` stopped."""
+    """Train as a generator: a `Progress` after every chunk; goes on where the run in `out` stopped.
+
+    The operator is certified first: one whose conditions are refuted is refused with the counter-example.
+    """
     enable_cache()
     problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
+    require_certified_operator(problem.settings, operator)
     yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
 
 
@@ -104,23 +110,24 @@ def load(
         settings = resolve_config(TrainConfig(**stored))
     except TypeError as error:
         raise RunFolderError(f"'{folder}/config.json' does not fit this version of awavo ({error}).") from error
-    return Run(
-        folder, settings, meta["fingerprint"], build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
-    )
+    problem = build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
+    return Run(folder, settings, meta["fingerprint"], problem, operator)
 
 
 class Run:
     """A run on disk, with its trained policies."""
 
-    def __init__(self, path: Path, config: TrainConfig, fingerprint: str, problem: Problem):
+    def __init__(self, path: Path, config: TrainConfig, fingerprint: str, problem: Problem, operator: Any = None):
         self.path = path
         self.config = config
         self.problem = problem
+        self.operator = operator
         checkpoint, refused = latest_checkpoint(path / "checkpoints", fingerprint)
         if checkpoint is None:
             reason = f" ({refused[0]})" if refused else ""
             raise CheckpointError(f"'{path}' has no usable checkpoint{reason}: run the same `awavo train` again.")
         self.env_steps = checkpoint.env_steps
+        self.checkpoint_path = checkpoint.path
         self.notes = refused
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         one = dataclasses.replace(config, seeds=1)
@@ -159,13 +166,23 @@ class Run:
             action = self._act(key, state, batch, greedy)[0]
         return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
 
-    def evaluate(
-        self, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True
-    ) -> dict[str, Any]:
+    def evaluate(self, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
         """Evaluate every seed, greedy and stochastic, on fresh environments; write and return evaluation.json."""
         result = evaluate(self, episodes, seed=seed, planner=planner)
         write_json(self.path / "evaluation.json", result)
         return result
+
+    def certify(self, **options: Any) -> dict[str, Any]:
+        """Certify the run (options as for `awavo.certify`); write and return certificates.json."""
+        result = certify(self, **options)
+        write_json(self.path / "certificates.json", result)
+        return result
+
+    def recheck(self) -> dict[str, list[str]]:
+        """Compute every stored certificate again; names of those that differ, with the differences."""
+        if not (self.path / "certificates.json").is_file():
+            raise RunFolderError(f"'{self.path}' has no certificates.json: run `awavo certify {self.path}` first.")
+        return recheck_run(self, read_json(self.path / "certificates.json"), _episodes)
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Write the report page and return its path."""
@@ -176,9 +193,7 @@ class Run:
         return path
 
 
-def evaluate(
-    run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True
-) -> dict[str, Any]:
+def evaluate(run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
     """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
 
     With `planner=False` an algorithm that plans acts with its actor alone.
@@ -202,7 +217,34 @@ def evaluate(
     return result
 
 
-def _episodes(run: Run, episodes: int, greedy: bool, seed: int, planner: bool) -> list[Any]:
+def certify(
+    run: Run,
+    *,
+    episodes: int = 1_000,
+    delta: float = 0.05,
+    anytime: bool = False,
+    max_violation: float | None = None,
+    seed: int = CERTIFICATION_SEED,
+) -> dict[str, Any]:
+    """Certify the run's policies and what its method rests on, on fresh episodes; nothing is written.
+
+    Args:
+        run: A run from `load` or `train`.
+        episodes: Fresh episodes of each seed's greedy policy (at most, with `anytime`).
+        delta: All bounds on all policies hold together with probability at least 1 - delta.
+        anytime: Stop as soon as every policy is decided, with bounds that allow it.
+        max_violation: Largest accepted probability that an episode's cost exceeds its limit.
+        seed: Seed of the fresh episodes.
+
+    Returns:
+        The content of certificates.json.
+    """
+    return certify_run(
+        run, _episodes, episodes=episodes, delta=delta, anytime=anytime, max_violation=max_violation, seed=seed
+    )
+
+
+def _episodes(run: Run, episodes: int, greedy: bool, seed: int, planner: bool = True) -> list[Any]:
     problem = run.problem
     algorithm = problem.algorithm if planner else problem.algorithm._replace(start=None, plan=None)
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), s), greedy) for s in run.seeds]

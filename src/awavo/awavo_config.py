@@ -44,7 +44,9 @@ class AwavoConfig(OrpoDrConfig):
     memory_share: float = setting(0.3, "share of candidates from the shifted posterior", low=0.0, high=1.0)
     num_particles: int = setting(32, "continuous actions: particles P of q", low=2, high=100_000)
     proposal_noise: float = setting(0.2, "noise on proposals, of half the range or as a share", low=0.0, high=1.0)
-    effective_share: float = setting(0.04, "effective share of the candidates that sets T; 0 for T = 1", low=0.0, high=1.0)
+    effective_share: float = setting(
+        0.04, "effective share of the candidates that sets T; 0 for T = 1", low=0.0, high=1.0
+    )
     metric: str = setting("a-gswd", "what q is moved by", choices=("a-gswd", "kl"))
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
     degree: int = setting(3, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)

@@ -39,6 +39,7 @@ class OnPolicyConfig:
     backtracks: int = setting(10, "largest number of step reductions in the line search", low=0, high=1_000)
     shrink: float = setting(0.8, "factor of one reduction", low=0.01, high=0.99)
     tolerance: float = setting(0.5, "tolerance on every limit", low=0.0, high=1e9)
+    polyak: float = setting(0.05, "share of the newest policy in the average that acts greedily", low=1e-6, high=1.0)
     margin: float = setting(0.0, "share of each limit kept in reserve", low=0.0, high=1.0)
     window: int = setting(32, "finished episodes W in the constraint estimate", low=1, high=100_000)
 

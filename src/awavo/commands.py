@@ -13,7 +13,7 @@ from typing import Any
 from awavo.config import TrainConfig, parse_value
 from awavo.errors import ConfigError, InputError
 
-__all__ = ["check_env", "compare", "demo", "doctor", "evaluate", "list_all", "report", "train"]
+__all__ = ["certify", "check_env", "compare", "demo", "doctor", "evaluate", "list_all", "report", "train"]
 
 
 def _emit(values: dict[str, Any]) -> None:
@@ -127,6 +127,66 @@ def evaluate(args: Any) -> int:
     else:
         show_evaluation(result, run.config.task, run.config.algo)
     return 0 if shown["feasible_seeds"] > 0 else 1
+
+
+def certify(args: Any) -> int:
+    """`awavo certify`: exit code 1 when no policy is certified safe, something is refuted, or a recheck differs."""
+    if args.target == "operator":
+        return _certify_operator(args)
+    if args.name is not None:
+        raise InputError(f"'{args.name}' was not expected: give one RUN, or `operator NAME`.")
+    from awavo import api
+    from awavo.progress import show_certificates
+    from awavo.training.compilation import enable_cache
+
+    enable_cache()
+    run = api.load(args.target)
+    if args.recheck:
+        return _recheck(run, args.json)
+    from awavo.formal.store import favourable
+
+    result = run.certify(
+        episodes=args.episodes,
+        delta=args.delta,
+        anytime=args.anytime,
+        max_violation=args.max_violation,
+        seed=args.seed,
+    )
+    page = run.report()
+    if args.json:
+        _emit({"run": args.target, "report": str(page), "favourable": favourable(result), **result})
+    else:
+        show_certificates(result, args.target, page)
+    return 0 if favourable(result) else 1
+
+
+def _recheck(run: Any, as_json: bool) -> int:
+    differences = run.recheck()
+    if as_json:
+        _emit({"run": str(run.path), "agrees": not differences, "differences": differences})
+    else:
+        for name, found in differences.items():
+            print(f"{name}: {'; '.join(found)}")
+        print(
+            f"{run.path}: {'some certificates do NOT hold up' if differences else 'every certificate was found again'}"
+        )
+    return 1 if differences else 0
+
+
+def _certify_operator(args: Any) -> int:
+    from awavo.formal.operator_proof import certify_operator
+    from awavo.inference.operators import make_operator
+
+    if args.name is None:
+        raise InputError("`awavo certify operator` needs a name: log, affine, power or MODULE:NAME.")
+    operator = make_operator(args.name, temperature=args.temperature, kappa=args.kappa)
+    found = certify_operator(operator)
+    if args.json:
+        _emit({"operator": args.name, "certificates": [c.as_dict() for c in found]})
+    else:
+        for c in found:
+            print(f"{c.verdict:<10} {c.claim}\n{'':<10} {c.reason}")
+    return 1 if any(c.verdict == "refuted" for c in found) else 0
 
 
 def _load_runs(paths: Sequence[Path]) -> list[Any]:

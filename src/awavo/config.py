@@ -30,10 +30,19 @@ T = TypeVar("T")
 
 
 def setting(
-    default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: Sequence[str] = ()
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Sequence[str] = (),
+    path: bool = False,
 ) -> Any:
-    """Declare a field: `low` and `high` are inclusive bounds (of every element of a tuple)."""
-    metadata = {"help": help, "low": low, "high": high, "choices": tuple(choices)}
+    """Declare a field: inclusive bounds `low` and `high` (of every element of a tuple), or `choices`.
+
+    With `path`, MODULE:NAME of the user's own is accepted beside the choices.
+    """
+    metadata = {"help": help, "low": low, "high": high, "choices": tuple(choices), "path": path}
     return field(default=default, metadata=metadata)
 
 
@@ -58,7 +67,12 @@ class OrpoDrConfig:
     value_scale: float = setting(10.0, "scale of the critics' outputs", low=1e-6, high=1e6)
     max_grad_norm: float = setting(10.0, "largest gradient norm", low=1e-6, high=1e9)
     entropy: float = setting(0.05, "weight of the policy's entropy", low=0.0, high=1e3)
-    operator: str = setting("log", "operator F between likelihoods and returns", choices=("log", "affine", "power"))
+    operator: str = setting(
+        "log",
+        "operator F between likelihoods and returns, or MODULE:NAME of one",
+        choices=("log", "affine", "power"),
+        path=True,
+    )
     temperature: float = setting(0.15, "lam of the log operator, as a share of the return's range", low=1e-6, high=1e3)
     kappa: float = setting(0.1, "exponent of the power operator", low=1e-3, high=1e3)
     bound_margin: float = setting(
@@ -136,7 +150,7 @@ def check_config(config: T) -> T:
             if (low is not None and element < low) or (high is not None and element > high):
                 bounds = f">= {low:g}" if high is None else f"between {low:g} and {high:g}"
                 raise ConfigError(f"{item.name}={element!r} is out of range: expected a value {bounds}.")
-            if choices and element not in choices:
+            if choices and element not in choices and not (item.metadata.get("path") and ":" in element):
                 raise ConfigError(
                     f"{item.name}={element!r} is not one of {', '.join(choices)}.{did_you_mean(str(element), choices)}"
                 )

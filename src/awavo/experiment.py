@@ -14,7 +14,7 @@ from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
 from awavo.registry import ALGORITHMS, TASKS, make_task, resolve
 from awavo.types import Algorithm, Env, EnvSpec
 
-__all__ = ["Problem", "build_problem", "import_function", "load_preset", "resolve_config"]
+__all__ = ["Problem", "build_problem", "functional_env", "import_function", "load_preset", "resolve_config"]
 
 BRIDGE = "bridge:"
 
@@ -82,7 +82,7 @@ def build_problem(
     settings = config_from_mapping(settings_class(config.algo), config.algo_options, f"algorithm '{config.algo}'")
     make_host = None
     if env is None and config.task in TASKS:
-        env = _functional(config)
+        env = functional_env(config)
     if env is not None:
         spec = env.spec
     else:
@@ -97,7 +97,8 @@ def build_problem(
     return Problem(spec, factory(spec, settings, **extra), settings, env, make_host)
 
 
-def _functional(config: TrainConfig) -> Env:
+def functional_env(config: TrainConfig) -> Env:
+    """The built-in task of a configuration, with its limits."""
     from awavo.tasks.base import sum_costs
 
     options = dict(config.task_options)

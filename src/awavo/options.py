@@ -11,7 +11,7 @@ from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from awavo.errors import AwavoError
 
-__all__ = ["CheckEnv", "Compare", "Demo", "Doctor", "Evaluate", "ListAll", "Report", "Train"]
+__all__ = ["Certify", "CheckEnv", "Compare", "Demo", "Doctor", "Evaluate", "ListAll", "Report", "Train"]
 
 JSON_HELP = "print one JSON line instead of text"
 Json = Annotated[bool, arg(help=JSON_HELP)]
@@ -95,6 +95,33 @@ class Evaluate:
         from awavo import commands
 
         return commands.evaluate(self)
+
+
+@dataclass
+class Certify:
+    """Certify a run's policies and its method, check stored certificates, or prove an operator."""
+
+    target: Annotated[Positional[str], arg(metavar="RUN|operator", help="run folder, or the word operator")]
+    name: Annotated[
+        Positional[str | None], arg(metavar="NAME", help="with operator: log, affine, power or MODULE:NAME")
+    ] = None
+    episodes: Annotated[int, arg(help="fresh episodes of each seed (at most, with --anytime)")] = 1_000
+    delta: Annotated[float, arg(help="all bounds hold together with probability 1 - delta")] = 0.05
+    anytime: Annotated[bool, arg(help="stop as soon as every policy is decided, with bounds that allow it")] = False
+    max_violation: Annotated[float | None, arg(help="largest accepted P(cost > limit)")] = None
+    seed: Annotated[int, arg(help="seed of the fresh episodes")] = 2_000_003
+    recheck: Annotated[bool, arg(help="compute the stored certificates again and compare")] = False
+    temperature: Annotated[float, arg(help="with operator log: lam as a share of the range")] = 0.15
+    kappa: Annotated[float, arg(help="with operator power: the exponent")] = 0.1
+    device: OmitArgPrefixes[Device] = field(default_factory=Device)
+    json: Json = False
+
+    def run(self) -> int:
+        """Write certificates.json and the report page; exit code 1 on a negative verdict."""
+        self.device.apply()
+        from awavo import commands
+
+        return commands.certify(self)
 
 
 @dataclass

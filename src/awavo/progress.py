@@ -13,7 +13,7 @@ from rich.text import Text
 
 from awavo.run import Progress
 
-__all__ = ["show_evaluation", "show_progress"]
+__all__ = ["show_certificates", "show_evaluation", "show_progress"]
 
 LINE_EVERY = 10
 
@@ -95,3 +95,27 @@ def show_evaluation(result: Mapping[str, Any], task: str, algo: str) -> None:
 
 def _interval(figure: Mapping[str, Any]) -> str:
     return f"{figure['value']:.1f} [{figure['low']:.1f}, {figure['high']:.1f}]"
+
+
+_STYLES = {"proved": "green", "supported": "green", "undecided": "yellow", "refuted": "red"}
+
+
+def show_certificates(result: Mapping[str, Any], run: str, page: Any) -> None:
+    """Print one line per certificate and the statement about the delivered policy."""
+    table = Table("certificate", "verdict", "found", title=f"certificates of {run}")
+    for entry in result["certificates"]:
+        style = _STYLES[entry["verdict"]]
+        table.add_row(entry["name"], f"[{style}]{entry['verdict']}[/{style}]", entry["reason"].replace("[", "\\["))
+    console = Console()
+    console.print(table)
+    seed, plan = result["delivered_seed"], result["plan"]
+    if seed is None:
+        console.print("no policy is certified to keep all its limits.", style="red")
+    else:
+        console.print(
+            f"deliver seed {seed}: certified to keep every limit on its mean episode cost, {1 - plan['delta']:.0%} "
+            f"confidence jointly over all seeds and costs ({result['episodes'][str(seed)]} fresh episodes)."
+        )
+    console.print(
+        f"page: {page}   ({result['wall_s']:.0f} s)   check again: awavo certify {run} --recheck", style="dim"
+    )

@@ -1,11 +1,10 @@
 """CPO's step against a numerical solver."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import SPEC, toy_rollout
 from scipy.optimize import minimize
+from toys import compiled, toy_rollout
 
 from awavo.algorithms.cpo import constrained_step, cpo
 from awavo.baseline_configs import CpoConfig
@@ -27,7 +26,7 @@ def random_problem(rng, num_constraints, size=6):
 def our_step(hessian, gradient, rows, excess, radius):
     inverse = np.linalg.inv(hessian)
     q, r, s = gradient @ inverse @ gradient, rows @ inverse @ gradient, rows @ inverse @ rows.T
-    solution = SOLVE(*(jnp.asarray(x, jnp.float32) for x in (q, r, s, excess)), radius)
+    solution = SOLVE(*(np.float32(x) for x in (q, r, s, excess)), radius)
     step = float(solution.alpha) * inverse @ gradient - inverse @ rows.T @ np.asarray(solution.weights, float)
     return step, bool(solution.recovering)
 
@@ -105,7 +104,7 @@ def test_one_constraint_is_the_dual_of_the_paper():
 
         lams = np.exp(np.linspace(-14, 14, 200_001))
         lam = lams[np.argmin(dual(lams))]
-        solution = SOLVE(*(jnp.asarray(x, jnp.float32) for x in (q, [r], [[s]], [c])), radius)
+        solution = SOLVE(*(np.float32(x) for x in (q, [r], [[s]], [c])), radius)
         assert float(solution.alpha) == pytest.approx(1 / lam, rel=2e-2, abs=1e-6)
         assert float(solution.weights[0]) == pytest.approx(
             max(0, (lam * c + r) / s) / lam, rel=3e-2, abs=1e-4 / np.sqrt(s)
@@ -113,18 +112,15 @@ def test_one_constraint_is_the_dual_of_the_paper():
 
 
 def test_constraint_without_a_gradient_changes_nothing():
-    solution = SOLVE(jnp.asarray(2.0), jnp.zeros(1), jnp.zeros((1, 1)), jnp.asarray([0.3]), 0.01)
+    solution = SOLVE(*(np.float32(x) for x in (2.0, [0.0], [[0.0]], [0.3])), 0.01)
     assert float(solution.alpha) == pytest.approx(np.sqrt(0.02 / 2.0), rel=1e-5)
     assert not bool(solution.recovering)
 
 
 def test_recovers_when_the_limits_are_out_of_reach():
-    config = CpoConfig(hidden=(8,), window=4, value_epochs=1)
-    algorithm = cpo(SPEC, config)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
+    config = CpoConfig(num_envs=4, rollout_length=8, hidden=(8,), window=4, value_epochs=1)
+    programs = compiled(cpo, config)
     for costs, recovering in ((0.0, 0.0), (1000.0, 1.0)):
-        _, info = jax.jit(algorithm.learn)(
-            jax.random.key(1), state, toy_rollout(algorithm, state, costs=(costs, 0.0))
-        )
+        _, info = programs.learn(jax.random.key(1), programs.state, toy_rollout(costs=(costs, 0.0)))
         assert float(info.recovering) == recovering
         assert float(info.kl) <= config.max_kl

@@ -1,22 +1,20 @@
 """Advantages against brute force, value fitting, totals and their units."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onpolicy_data import SPEC, toy_rollout
+from toys import SPEC, toy_rollout
 
-from awavo.algorithms.crpo import crpo
 from awavo.algorithms.episodes import mean_length
 from awavo.algorithms.estimation import estimator, fit_values, gae
 from awavo.baseline_configs import CrpoConfig
 from awavo.networks import mlp
 
-CONFIG = CrpoConfig(hidden=(8,), window=4, value_epochs=1)
-UPDATE = jax.jit(estimator(SPEC, CONFIG).update)
+ESTIMATOR = estimator(SPEC, CrpoConfig(hidden=(8,), window=4, value_epochs=1))
+UPDATE = jax.jit(ESTIMATOR.update)
 JITTED = jax.jit(gae)
 
 
@@ -47,59 +45,71 @@ def test_gae_agrees_with_brute_force(seed, discount, decay, ends, truncations):
     signals, values, next_values = rng.normal(size=(3, 7, 3, 2))
     done = rng.uniform(size=(7, 3)) < ends
     terminated = done & (rng.uniform(size=(7, 3)) >= truncations)
-    found = JITTED(*(jnp.asarray(x) for x in (signals, values, next_values, terminated, done)), discount, decay)
+    found = JITTED(
+        *(np.float32(x) for x in (signals, values, next_values)),
+        terminated,
+        done,
+        np.float32(discount),
+        np.float32(decay),
+    )
     np.testing.assert_allclose(
         found, brute_force(signals, values, next_values, terminated, done, discount, decay), atol=1e-4
     )
 
 
 def test_truncation_bootstraps_from_the_last_observation_and_termination_does_not():
-    ones, ends = jnp.ones((1, 1, 1)), jnp.ones((1, 1), bool)
-    truncated = gae(ones, 0 * ones, 5 * ones, ~ends, ends, 0.9, 0.95)
-    terminated = gae(ones, 0 * ones, 5 * ones, ends, ends, 0.9, 0.95)
+    ones, ends = np.ones((1, 1, 1), np.float32), np.ones((1, 1), bool)
+    truncated = JITTED(ones, 0 * ones, 5 * ones, ~ends, ends, 0.9, 0.95)
+    terminated = JITTED(ones, 0 * ones, 5 * ones, ends, ends, 0.9, 0.95)
     assert float(truncated[0, 0, 0]) == pytest.approx(1 + 0.9 * 5)
     assert float(terminated[0, 0, 0]) == 1.0
 
 
 def test_exact_values_give_zero_advantage():
     """One state, reward 1 and cost 2 for ever: V = h / (1 - gamma) leaves nothing to explain, time limits included."""
-    signals = jnp.broadcast_to(jnp.asarray([1.0, 2.0]), (6, 2, 2))
-    values = signals / 0.1
-    done = jnp.zeros((6, 2), bool).at[2, 0].set(True)
-    np.testing.assert_allclose(gae(signals, values, values, done & False, done, 0.9, 0.95), 0.0, atol=1e-5)
+    signals = np.broadcast_to(np.float32([1.0, 2.0]), (6, 2, 2))
+    values = signals / np.float32(0.1)
+    done = np.zeros((6, 2), bool)
+    done[2, 0] = True
+    np.testing.assert_allclose(JITTED(signals, values, values, done & False, done, 0.9, 0.95), 0.0, atol=1e-5)
 
 
 def test_every_head_is_fitted():
     rng = np.random.default_rng(0)
-    obs = jnp.asarray(rng.normal(size=(256, 3)), jnp.float32)
-    targets = jnp.stack([obs[:, 0], -obs[:, 1], obs[:, 0] * obs[:, 1]], -1)
-    values, optimizer = mlp(jax.random.key(0), (3, 32, 3), activation="tanh"), optax.adam(1e-2)
-    fitted, _, loss = fit_values(jax.random.key(1), values, optimizer.init(values), optimizer, obs, targets, 200, 64)
+    obs = rng.normal(size=(256, 3)).astype(np.float32)
+    targets = np.stack([obs[:, 0], -obs[:, 1], obs[:, 0] * obs[:, 1]], -1)
+
+    @jax.jit
+    def fit(obs, targets):
+        values, optimizer = mlp(jax.random.key(0), (3, 32, 3), activation="tanh"), optax.adam(1e-2)
+        key, start = jax.random.key(1), optimizer.init(values)
+        fitted, _, loss = fit_values(key, values, start, optimizer, obs, targets, 200, 64)
+        return fitted(obs), loss
+
+    guesses, loss = fit(obs, targets)
     assert float(loss) < 0.01
-    assert np.all(np.mean((fitted(obs) - targets) ** 2, 0) < 0.02)
+    assert np.all(np.mean((guesses - targets) ** 2, 0) < 0.02)
 
 
 def test_batch_has_scaled_rewards_centred_costs_and_undiscounted_totals():
-    algorithm = crpo(SPEC, CONFIG)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    rollout = toy_rollout(algorithm, state, costs=(7.0, 1.0))
-    _, batch, _ = UPDATE(jax.random.key(1), state.estimates, rollout)
+    estimates = jax.jit(ESTIMATOR.init)(jax.random.key(0))
+    rollout = toy_rollout(costs=(7.0, 1.0))
+    _, batch, _ = UPDATE(jax.random.key(1), estimates, rollout)
     assert float(batch.reward_advantage.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(batch.reward_advantage.std()) == pytest.approx(1.0, rel=1e-4)
     np.testing.assert_allclose(batch.cost_advantages.mean(0), 0.0, atol=1e-5)
     tripled = rollout._replace(costs=3 * rollout.costs, reward=3 * rollout.reward)
-    zeroed = state.estimates._replace(values=jax.tree.map(jnp.zeros_like, state.estimates.values))
+    zeroed = estimates._replace(values=jax.tree.map(np.zeros_like, estimates.values))
     _, once, _ = UPDATE(jax.random.key(1), zeroed, rollout)
     _, thrice, _ = UPDATE(jax.random.key(1), zeroed, tripled)
     np.testing.assert_allclose(thrice.cost_advantages, 3 * once.cost_advantages, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(thrice.reward_advantage, once.reward_advantage, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(batch.cost_totals, [7.0, 1.0])
-    np.testing.assert_allclose(batch.excess(jnp.asarray(SPEC.cost_limits)), [2.0 / 8, -4.0 / 8])
+    np.testing.assert_allclose(batch.excess(np.float32(SPEC.cost_limits)), [2.0 / 8, -4.0 / 8])
 
 
 def test_mean_length_is_that_of_finished_episodes_or_the_previous_one():
-    algorithm = crpo(SPEC, CONFIG)
-    rollout = toy_rollout(algorithm, jax.jit(algorithm.init)(jax.random.key(0)))
-    assert float(mean_length(jnp.asarray(3.0), rollout)) == 8.0
+    rollout, length = toy_rollout(), jax.jit(mean_length)
+    assert float(length(np.float32(3.0), rollout)) == 8.0
     running = rollout._replace(truncated=rollout.truncated & False)
-    assert float(mean_length(jnp.asarray(3.0), running)) == 3.0
+    assert float(length(np.float32(3.0), running)) == 3.0

@@ -4,14 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import SPEC, toy_rollout
+from toys import compiled, toy_rollout
 
 from awavo.algorithms.paets import Mixture, execute, paets, refit, sequence_weights
 from awavo.baseline_configs import PaetsConfig
 from awavo.types import Box, Discrete, EnvSpec
 
+REFIT = jax.jit(refit, static_argnums=4)
 CONFIG = PaetsConfig(
-    num_envs=4, rollout_length=8, num_updates=4, batch_size=16, replay_capacity=64, warmup_steps=0, hidden=(16,),
+    num_envs=4, rollout_length=8, num_updates=4, batch_size=16, replay_capacity=256, warmup_steps=256, hidden=(8,),
     num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3, window=4,
 )  # fmt: skip
 
@@ -26,7 +27,7 @@ def test_one_component_with_exponential_weights_is_mppi():
     mppi = np.exp((returns - returns.max()) / scale)
     mppi /= mppi.sum()
     np.testing.assert_allclose(weights, mppi, rtol=1e-4)
-    new = refit(mixture, jnp.asarray(sequences), weights, jax.nn.softmax(densities), CONFIG)
+    new = REFIT(mixture, jnp.asarray(sequences), weights, jax.nn.softmax(densities), CONFIG)
     mean = np.einsum("k,kha->ha", mppi, sequences)
     np.testing.assert_allclose(new.mean[0], mean, rtol=1e-3, atol=1e-5)
     spread = np.sqrt(np.einsum("k,kha->ha", mppi, (sequences - mean) ** 2))
@@ -50,7 +51,7 @@ def test_components_keep_two_solutions_apart():
     )
     for _ in range(5):
         responsibility = jax.nn.softmax(mixture.log_densities(sequences))
-        mixture = refit(mixture, sequences, jnp.full(200, 1 / 200), responsibility, CONFIG)
+        mixture = REFIT(mixture, sequences, jnp.full(200, 1 / 200), responsibility, CONFIG)
     np.testing.assert_allclose(mixture.mean[:, :, 0], [[-0.8] * 3, [0.8] * 3], atol=0.05)
 
 
@@ -59,7 +60,7 @@ def test_dead_component_starts_again_at_the_best_sequence():
     weights = jax.nn.softmax(jnp.arange(20.0))
     responsibility = jnp.stack([jnp.ones(20), jnp.zeros(20)], -1)
     mixture = Mixture(jnp.full(2, 0.5), jnp.zeros((2, 3, 1)), jnp.ones((2, 3, 1)))
-    new = refit(mixture, sequences, weights, responsibility, CONFIG)
+    new = REFIT(mixture, sequences, weights, responsibility, CONFIG)
     np.testing.assert_allclose(new.mean[1], sequences[-1])
     np.testing.assert_allclose(new.std[1], CONFIG.initial_std)
     assert float(new.weight.sum()) == pytest.approx(1.0)
@@ -72,15 +73,14 @@ def test_relaxed_actions_cover_the_space():
     np.testing.assert_allclose(execute(Box((-1.0,), (3.0,)), relaxed)[:, 0], [-1.0, 0.2, 1.0, 2.8, 3.0], rtol=1e-6)
 
 
-def test_warm_up_acts_at_random_and_planning_is_greedy_after_it():
-    config = PaetsConfig(**{**vars(CONFIG), "warmup_steps": 32})
-    algorithm = paets(SPEC, config)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    act = jax.jit(algorithm.act, static_argnums=3)
-    obs = jnp.zeros((200, 3))
-    assert np.unique(act(jax.random.key(1), state, obs, True)[0]).size == 3
-    state, info = jax.jit(algorithm.learn)(jax.random.key(2), state, toy_rollout(algorithm, state, costs=(9.0, 0.0)))
-    assert int(state.replay.added) == 32
+def test_warm_up_acts_at_random_and_plans_after_it():
+    programs = compiled(paets, CONFIG)
+    obs = np.zeros((50, 3), np.float32)
+    assert np.unique(programs.act(jax.random.key(1), programs.state, obs, True)[0]).size == 3
+    state, info = programs.learn(jax.random.key(2), programs.state, toy_rollout(costs=(9.0, 0.0)))
+    assert int(state.replay.added) == CONFIG.warmup_steps
+    before, after = (np.asarray(programs.act(jax.random.key(1), s, obs, True)[0]) for s in (programs.state, state))
+    assert np.any(before != after)
     assert float(info.feasible) == 0.0
     np.testing.assert_allclose(info.cost_estimate, [9.0, 0.0])
 
@@ -93,16 +93,14 @@ def test_plan_takes_the_rewarded_action_unless_it_breaks_a_limit(constrained, be
         **vars(CONFIG),
         "constrained": constrained,
         "penalty": 5.0,
-        "num_updates": 300,
-        "model_lr": 3e-3,
+        "num_updates": 100,
+        "model_lr": 1e-2,
         "num_sequences": 64,
     }
-    algorithm = paets(spec, PaetsConfig(**options))
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    rollout = toy_rollout(algorithm, state, spec=spec, costs=(0.0,))
-    action = jax.random.bernoulli(jax.random.key(5), shape=rollout.action.shape).astype(jnp.int32)
-    gain = action.astype(jnp.float32)
-    rollout = rollout._replace(action=action, reward=gain, costs=gain[..., None], next_obs=rollout.obs)
-    state, _ = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
-    chosen, _ = jax.jit(algorithm.act, static_argnums=3)(jax.random.key(2), state, rollout.obs[0], True)
+    programs = compiled(paets, PaetsConfig(**options), spec)
+    rollout = toy_rollout(spec)
+    gain = rollout.action.astype(np.float32)
+    rollout = rollout._replace(reward=gain, costs=gain[..., None], next_obs=rollout.obs)
+    state, _ = programs.learn(jax.random.key(1), programs.state, rollout)
+    chosen, _ = programs.act(jax.random.key(2), state, rollout.obs[0], True)
     assert np.mean(np.asarray(chosen) == better) >= 0.75

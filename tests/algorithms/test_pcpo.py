@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import SPEC, toy_rollout
 from scipy.optimize import minimize
+from toys import SPEC, compiled, toy_rollout
 
 from awavo.algorithms.estimation import estimator
 from awavo.algorithms.pcpo import pcpo, project
@@ -27,7 +27,7 @@ def test_projection_agrees_with_a_quadratic_program(norm, num_constraints):
         metric = root @ root.T / 6 + 0.1 * np.eye(6) if norm == "kl" else np.eye(6)
         step, rows = rng.normal(size=6), rng.normal(size=(num_constraints, 6))
         excess = rng.normal(size=num_constraints)
-        arrays = [jnp.asarray(x, jnp.float32) for x in (step, rows, rows @ np.linalg.inv(metric), excess)]
+        arrays = [np.float32(x) for x in (step, rows, rows @ np.linalg.inv(metric), excess)]
         found, multipliers = PROJECT(*arrays)
         expected = minimize(
             lambda y: (y - step) @ metric @ (y - step),  # noqa: B023
@@ -46,8 +46,8 @@ def test_projection_agrees_with_a_quadratic_program(norm, num_constraints):
 def test_one_constraint_is_the_formula_of_the_paper():
     rng = np.random.default_rng(0)
     for excess in (-3.0, 0.2, 2.0):
-        step, row = (jnp.asarray(rng.normal(size=5), jnp.float32) for _ in range(2))
-        found, _ = project(step, row[None], row[None], jnp.asarray([excess]))
+        step, row = (rng.normal(size=5).astype(np.float32) for _ in range(2))
+        found, _ = PROJECT(step, row[None], row[None], np.float32([excess]))
         expected = step - max(0.0, float((row @ step + excess) / (row @ row))) * row
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
@@ -55,32 +55,29 @@ def test_one_constraint_is_the_formula_of_the_paper():
 def test_excess_is_taken_away_in_the_unit_of_the_surrogate():
     """8 steps an episode: an excess of 0.4 is 0.05 a step, and the projected step is predicted to take that away."""
     config = PcpoConfig(hidden=(8,), window=4, value_epochs=1, damping=1e-3, cg_iterations=40, fisher_rows=10_000)
-    algorithm = pcpo(SPEC, config)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    rollout = toy_rollout(algorithm, state, costs=(5.4, 0.0), envs=32)
 
     @jax.jit
-    def projected(state, rollout):
+    def projected(rollout):
+        state = pcpo(SPEC, config).init(jax.random.key(0))
         _, batch, _ = estimator(SPEC, config).update(jax.random.key(1), state.estimates, rollout)
         excess = batch.excess(jnp.asarray(SPEC.cost_limits))
         rows, natural = natural_gradients(local_model(state.policy, batch, config), batch.cost_advantages.T)
         step, _ = project(jnp.zeros(rows.shape[1]), rows, natural, excess)
         return excess, rows @ step
 
-    excess, change = projected(state, rollout)
+    excess, change = projected(toy_rollout(costs=(5.4, 0.0)))
     np.testing.assert_allclose(excess[0], 0.05, rtol=1e-3)
     np.testing.assert_allclose(change[0], -0.05, rtol=1e-2)
 
 
-@pytest.mark.parametrize("projection", ["kl", "l2"])
-def test_line_search_keeps_the_radius(projection):
-    config = PcpoConfig(hidden=(8,), window=4, value_epochs=1, projection=projection, backtracks=60)
-    algorithm = pcpo(SPEC, config)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    rollout = toy_rollout(algorithm, state, costs=(50.0, 50.0))
-    _, info = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
-    assert 0 < float(info.kl) <= config.max_kl
-    full, _ = jax.jit(pcpo(SPEC, dataclasses.replace(config, line_search="off")).learn)(
-        jax.random.key(1), state, rollout
-    )
-    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(full.policy))
+SMALL = PcpoConfig(num_envs=4, rollout_length=8, hidden=(8,), window=4, value_epochs=1)
+
+
+def test_line_search_keeps_the_radius_and_without_it_the_step_is_whole():
+    rollout = toy_rollout(costs=(5.4, 0.0))
+    searched, whole = (compiled(pcpo, dataclasses.replace(SMALL, line_search=x)) for x in ("on", "off"))
+    _, kept = searched.learn(jax.random.key(1), searched.state, rollout)
+    after, full = whole.learn(jax.random.key(1), whole.state, rollout)
+    assert 0 < float(kept.kl) <= SMALL.max_kl
+    assert float(kept.step_scale) <= float(full.step_scale) == 1.0
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(after.policy))

@@ -3,94 +3,107 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from onpolicy_data import CONTINUOUS, SPEC, moved, toy_rollout
+from toys import CONTINUOUS, SPEC, compiled, moved, toy_rollout
 
 from awavo.experiment import settings_class
 from awavo.registry import ALGORITHMS, resolve
 from awavo.types import Discrete
 
 SMALL = dict(
-    num_envs=4, rollout_length=8, hidden=(8, 8), window=4, value_epochs=2, value_batch=16, warmup_steps=0,
-    num_updates=4, batch_size=16, replay_capacity=64, num_quantiles=4,
-    num_members=2, horizon=3, num_sequences=16, num_rounds=2, num_components=2,
+    num_envs=4, rollout_length=8, hidden=(8,), window=4, value_epochs=1, warmup_steps=256,
+    num_updates=4, batch_size=16, replay_capacity=256, num_quantiles=4,
+    num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3,
 )  # fmt: skip
 ONE = SPEC._replace(cost_names=("a",), cost_limits=(5.0,))
 THREE = SPEC._replace(cost_names=("a", "b", "c"), cost_limits=(5.0, 5.0, 5.0))
 SPECS = {"discrete": SPEC, "continuous": CONTINUOUS, "one constraint": ONE, "three constraints": THREE}
 
 
-def build(name, spec):
+def parts(name):
+    """Factory and small settings of an algorithm."""
     kind = settings_class(name)
     names = {f.name for f in dataclasses.fields(kind)}
-    config = kind(**{k: v for k, v in SMALL.items() if k in names})
-    return resolve(name, ALGORITHMS, "algorithm")(spec, config), config
+    return resolve(name, ALGORITHMS, "algorithm"), kind(**{k: v for k, v in SMALL.items() if k in names})
 
 
-CASES = [(name, "discrete") for name in ALGORITHMS] + [(name, "continuous") for name in ("crpo", "cpo", "paets")]
+CASES = [(name, "discrete") for name in ALGORITHMS] + [("cpo", "continuous")]
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_protocol(name, kind):
     spec = SPECS[kind]
-    algorithm, config = build(name, spec)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
+    programs = compiled(*parts(name), spec)
+    start = state = programs.state
     assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(state))
-    learn = jax.jit(algorithm.learn)
-    start = state
     for i, total in enumerate((0.0, 100.0)):
-        rollout = toy_rollout(algorithm, state, spec, seed=i, costs=(total,) * spec.num_costs)
-        action = np.asarray(rollout.action)
-        if isinstance(spec.action_space, Discrete):
-            assert np.issubdtype(action.dtype, np.integer)
-            assert action.min() >= 0
-            assert action.max() < spec.action_space.num
-        else:
-            assert action.shape[-1] == spec.action_space.dim
-            assert np.all(np.abs(action) <= np.asarray(spec.action_space.high))
         shapes = jax.tree.map(lambda x: (x.shape, x.dtype), state)
-        state, info = learn(jax.random.key(i), state, rollout)
+        state, info = programs.learn(jax.random.key(i), state, toy_rollout(spec, seed=i, costs=total))
         assert jax.tree.map(lambda x: (x.shape, x.dtype), state) == shapes
         for field, value in zip(info._fields, info, strict=True):
             assert np.all(np.isfinite(np.asarray(value))), field
             assert value.shape in ((), (spec.num_costs,)), field
         assert float(info.feasible) == float(total == 0.0)
-    assert hasattr(config, "tolerance")
     net = {"orpo-dr": lambda s: s.learner.actor.net, "paets": lambda s: s.model.nets}.get(name, lambda s: s.policy)
     assert min(moved(net(start), net(state))) > 0, "a layer never moved"
-    obs = jax.random.normal(jax.random.key(1), (5, spec.obs_dim))
-    act = jax.jit(algorithm.act, static_argnums=3)
-    greedy, _ = act(jax.random.key(3), state, obs, True)
-    assert greedy.shape[0] == 5
+
+    obs = np.random.default_rng(1).normal(size=(50, spec.obs_dim)).astype(np.float32)
+    for greedy in (False, True):
+        action = np.asarray(programs.act(jax.random.key(3), state, obs, greedy)[0])
+        if isinstance(spec.action_space, Discrete):
+            assert action.shape == (50,)
+            assert set(np.unique(action)) <= set(range(spec.action_space.num))
+        else:
+            assert action.shape == (50, spec.action_space.dim)
+            assert np.all(np.abs(action) <= np.asarray(spec.action_space.high))
     if name != "paets":
-        np.testing.assert_array_equal(greedy, act(jax.random.key(4), state, obs, True)[0])
+        np.testing.assert_array_equal(action, programs.act(jax.random.key(4), state, obs, True)[0])
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+TRUST_REGION = ("crpo", "cpo", "pcpo", "trpo-ipo", "trpo-lagrangian")
+
+
+@pytest.mark.parametrize("name", TRUST_REGION)
+def test_samples_come_from_the_last_policy_and_greedy_actions_from_the_average(name):
+    factory, config = parts(name)
+    programs = compiled(factory, config, SPEC)
+    start, rate = programs.state, config.polyak
+    state, _ = programs.learn(jax.random.key(0), start, toy_rollout())
+    blend = jax.jit(lambda new, old: jax.tree.map(lambda n, o: rate * n + (1 - rate) * o, new, old))
+    assert 0 < max(moved(state.average, start.average)) < max(moved(state.policy, start.policy))
+    assert max(moved(state.average, blend(state.policy, start.average))) < 1e-6
+    obs = np.random.default_rng(1).normal(size=(50, SPEC.obs_dim)).astype(np.float32)
+    flipped = state._replace(average=jax.tree.map(lambda x: np.float32(-50) * np.asarray(x), state.policy))
+    sampled, greedy = (
+        [np.asarray(programs.act(jax.random.key(3), s, obs, mode)[0]) for s in (state, flipped)]
+        for mode in (False, True)
+    )
+    np.testing.assert_array_equal(*sampled)
+    assert np.any(greedy[0] != greedy[1])
+
+
+@pytest.mark.parametrize("kind", ["continuous", "one constraint", "three constraints"])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_shapes_fit_for_every_kind_of_task(name, spec):
-    algorithm, _ = build(name, spec)
+def test_shapes_fit_for_every_kind_of_task(name, kind):
+    spec = SPECS[kind]
+    factory, config = parts(name)
+    algorithm = factory(spec, config)
 
-    def once(key):
+    def once(key, rollout):
         state = algorithm.init(key)
-        return state, *algorithm.learn(key, state, toy_rollout(algorithm, state, spec, costs=(0.0,) * spec.num_costs))
+        return state, *algorithm.learn(key, state, rollout)
 
-    before, after, info = jax.eval_shape(once, jax.random.key(0))
+    before, after, info = jax.eval_shape(once, jax.random.key(0), toy_rollout(spec))
     assert jax.tree.map(lambda x: (x.shape, x.dtype), before) == jax.tree.map(lambda x: (x.shape, x.dtype), after)
     assert info.cost_estimate.shape == (spec.num_costs,)
 
 
-TRUST_REGION = ("crpo", "cpo")
-
-
 @pytest.mark.parametrize("name", TRUST_REGION)
 def test_bad_numbers_do_not_reach_the_networks(name):
-    algorithm, _ = build(name, SPEC)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    rollout = toy_rollout(algorithm, state)
-    rollout = rollout._replace(reward=rollout.reward.at[0, 0].set(jnp.nan))
-    after, _ = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
-    assert max(moved(state.policy, after.policy)) == 0.0
-    assert max(moved(state.estimates.values, after.estimates.values)) == 0.0
+    programs = compiled(*parts(name), SPEC)
+    rollout = toy_rollout()
+    rollout.reward[-1] = np.nan
+    after, _ = programs.learn(jax.random.key(1), programs.state, rollout)
+    assert max(moved(programs.state.policy, after.policy)) == 0.0
+    assert max(moved(programs.state.estimates.values, after.estimates.values)) == 0.0

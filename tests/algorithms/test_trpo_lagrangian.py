@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from onpolicy_data import SPEC, toy_rollout
+from toys import compiled, toy_rollout
 
 from awavo.algorithms.trpo_lagrangian import Controller, trpo_lagrangian, update_multipliers
 from awavo.baseline_configs import TrpoLagrangianConfig
@@ -11,11 +11,9 @@ from awavo.baseline_configs import TrpoLagrangianConfig
 
 def run(excesses, **options):
     config = TrpoLagrangianConfig(**options)
-    controller, rows = Controller(jnp.full(1, config.multiplier_initial), jnp.zeros(1)), []
-    for excess in excesses:
-        controller, multipliers = update_multipliers(controller, jnp.asarray([excess]), config)
-        rows.append(float(multipliers[0]))
-    return rows
+    start = Controller(jnp.full(1, config.multiplier_initial), jnp.zeros(1))
+    follow = jax.jit(lambda rows: jax.lax.scan(lambda c, e: update_multipliers(c, e, config), start, rows)[1])
+    return follow(np.float32(excesses)[:, None])[:, 0]
 
 
 def test_dual_ascent_adds_the_excess_and_stays_non_negative():
@@ -33,9 +31,8 @@ def test_integral_does_not_wind_up():
 
 
 def test_multiplier_rises_where_a_limit_is_violated_only():
-    algorithm = trpo_lagrangian(SPEC, TrpoLagrangianConfig(hidden=(8,), window=4, value_epochs=1, ki=0.5))
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    rollout = toy_rollout(algorithm, state, costs=(10.0, 1.0))
-    after, info = jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)
-    np.testing.assert_allclose(info.multiplier, [0.5, 0.0])
-    np.testing.assert_allclose(after.controller.integral, [0.5, 0.0])
+    config = TrpoLagrangianConfig(num_envs=4, rollout_length=8, hidden=(8,), window=4, value_epochs=1)
+    programs = compiled(trpo_lagrangian, config)
+    after, info = programs.learn(jax.random.key(1), programs.state, toy_rollout(costs=(10.0, 1.0)))
+    np.testing.assert_allclose(info.multiplier, [config.ki, 0.0])
+    np.testing.assert_allclose(after.controller.integral, [config.ki, 0.0])

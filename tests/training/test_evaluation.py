@@ -10,6 +10,7 @@ from awavo.registry import make_task
 from awavo.tasks.host import host_env
 from awavo.training.evaluation import evaluate_env, evaluate_host
 from awavo.types import Algorithm
+from tests.conftest import SMALL
 
 
 def lean(obs):
@@ -20,8 +21,8 @@ def lean(obs):
 SCRIPT = Algorithm(lambda key: (), lambda key, state, obs, greedy: (lean(obs), ()), lambda *a: a)
 
 
-@pytest.mark.parametrize("horizon", [30, 200])
-def test_functional_and_host_evaluation_agree_with_plain_gymnasium(horizon):
+def test_functional_and_host_evaluation_agree_with_plain_gymnasium():
+    horizon = 60
     env = make_task("cartpole", horizon=horizon)
     ours = jax.jit(evaluate_env(env, SCRIPT, 400, True))(jax.random.key(0), ())
     host = host_env("awavo/CartPole-v0", num_envs=8, env_options={"horizon": horizon})
@@ -50,9 +51,13 @@ def test_only_the_first_episode_counts():
     assert np.all(np.asarray(totals.length) <= 50)
 
 
-def test_evaluation_does_not_depend_on_training_keys(tmp_path, small):
-    config = awavo.configure("cartpole", steps=256, seeds=2, **small)
-    run = awavo.train(config, tmp_path / "run")
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    config = awavo.configure("cartpole", steps=256, seeds=2, **SMALL)
+    return awavo.train(config, tmp_path_factory.mktemp("trained") / "run")
+
+
+def test_evaluation_does_not_depend_on_training_keys(run):
     first, again = run.evaluate(20), run.evaluate(20)
     other = run.evaluate(20, seed=5)
     assert first["greedy"]["return"] == again["greedy"]["return"]
@@ -60,9 +65,7 @@ def test_evaluation_does_not_depend_on_training_keys(tmp_path, small):
     assert first["greedy"]["return"] != first["stochastic"]["return"]
 
 
-def test_policy_of_a_run_acts(tmp_path, small):
-    config = awavo.configure("cartpole", steps=256, seeds=2, **small)
-    run = awavo.train(config, tmp_path / "run")
+def test_policy_of_a_run_acts(run):
     assert run.act(np.zeros(4)).shape == ()
     assert run.act(np.zeros((5, 4)), seed=1).shape == (5,)
     for bad in (dict(obs=np.zeros(3)), dict(obs=np.zeros(4), seed=9), dict(obs=np.zeros(4), greedy=False)):
@@ -96,7 +99,7 @@ def test_sum_of_costs_as_one_constraint(tmp_path, small):
     config = awavo.configure("cartpole", steps=256, seeds=1, cost_sum_limit=40.0, **small)
     run = awavo.train(config, tmp_path / "run")
     assert run.problem.spec.cost_names == ("total",)
-    assert run.evaluate(5)["greedy"]["costs"]["total"]["limit"] == 40.0
+    assert run.problem.spec.cost_limits == (40.0,)
 
 
 def test_an_own_environment_needs_no_registration(tmp_path, small):

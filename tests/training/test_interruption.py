@@ -67,7 +67,7 @@ def test_a_stop_signal_saves(straight, tmp_path, number):
     while not list((out / "checkpoints").glob("step-*")) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(number)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=300)
     summary = json.loads(text.strip().splitlines()[-1])
     if summary["finished"]:
         pytest.skip("the run ended before the signal came")

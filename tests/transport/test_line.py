@@ -61,6 +61,18 @@ def test_batches_agree_with_single_problems(rng):
     np.testing.assert_allclose(mapped, single, rtol=1e-6)
 
 
+def test_weight_gradient_under_vmap(rng):
+    points = jnp.asarray(rng.standard_normal((3, 4, 5)), jnp.float32)
+    a, b = (jnp.asarray(np.stack([simplex(rng, 5) for _ in range(3)]), jnp.float32) for _ in range(2))
+
+    def distances(points, a, b):
+        return wasserstein_1d(points, points, x_weights=a, y_weights=b).sum()
+
+    mapped = jax.jit(jax.grad(lambda a: jax.vmap(distances)(points, a, b).sum()))(a)
+    single = jax.jit(jax.grad(lambda a, i: distances(points[i], a, b[i])))
+    np.testing.assert_allclose(mapped, [single(a[i], i) for i in range(3)], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("sizes", "order", "weighted"), [((8, 8), 2, False), ((8, 5), 1.5, False), ((8, 5), 3, True)])
 def test_gradients_match_finite_differences(rng, sizes, order, weighted, x64):
     x, y, a, b = (jnp.asarray(v) for v in sample(rng, *sizes))

@@ -59,8 +59,7 @@ def store(posteriors: Posteriors, rows: tuple[Array, Array]) -> Posteriors:
     """Overwrite the oldest rows."""
     place = posteriors.added % posteriors.obs.shape[0]
     obs, first = (
-        jax.lax.dynamic_update_slice_in_dim(ring, new, place, 0)
-        for ring, new in zip(posteriors[:2], rows, strict=True)
+        jax.lax.dynamic_update_slice_in_dim(ring, new, place, 0) for ring, new in zip(posteriors[:2], rows, strict=True)
     )
     return Posteriors(obs, first, posteriors.added + rows[0].shape[0])
 
@@ -131,9 +130,7 @@ def ascend_slices(
         return state, jnp.zeros(())
     record = rollout.extras
     rows = jnp.linspace(0, rollout.reward.size - 1, min(MAX_PAIRS, rollout.reward.size)).astype(jnp.int32)
-    obs, before, target, weights = (
-        _flat(x)[rows] for x in (rollout.obs, record.before, record.target, record.weights)
-    )
+    obs, before, target, weights = (_flat(x)[rows] for x in (rollout.obs, record.before, record.target, record.weights))
     hidden = state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs))
     defining = action_defining(spec, config)
     options: dict[str, Any] = dict(defining=defining, order=config.order)

@@ -98,7 +98,9 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         config.model_activation,
     )
     decide = planner(spec, config)
-    head_optimizer, amortize_optimizer = (adam(lr, config.max_grad_norm) for lr in (config.slice_lr, config.amortize_lr))
+    head_optimizer, amortize_optimizer = (
+        adam(lr, config.max_grad_norm) for lr in (config.slice_lr, config.amortize_lr)
+    )
 
     def init(key: Array) -> AwavoState:
         orpo_key, model_key, head_key = jax.random.split(key, 3)
@@ -194,14 +196,19 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         state, amortize_loss = amortize(amortize_key, state, spec, config, amortize_optimizer)
         state, slice_distance = ascend_slices(state, rollout, spec, config, head_optimizer)
         return state, summary(
-            info, model, judged, losses, record.effective_size.mean(), record.distance.mean(), amortize_loss, slice_distance
+            info,
+            model,
+            judged,
+            losses,
+            record.effective_size.mean(),
+            record.distance.mean(),
+            amortize_loss,
+            slice_distance,
         )
 
     def identify(key: Array, state: AwavoState, replay: ring.Replay, rollout: Rollout):
         """Line 4: judge the members on transitions they have not seen, then train them on all stored ones."""
-        flat = jax.tree.map(
-            lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs)
-        )
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs))
         model, judged = assess(dynamics, state.model, *flat)
         model = dynamics.observe(model, flat[0], flat[2])
         stored = jnp.minimum(replay.added, config.replay_capacity)

@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float
 
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import (
     active_sets,
     backtrack,
@@ -45,9 +46,10 @@ __all__ = ["CpoInfo", "CpoState", "Solution", "constrained_step", "cpo"]
 
 
 class CpoState(NamedTuple):
-    """The policy and the estimates."""
+    """The policy, its average and the estimates."""
 
     policy: StochasticPolicy
+    average: StochasticPolicy
     estimates: Estimates
 
 
@@ -79,7 +81,8 @@ def cpo(spec: EnvSpec, config: CpoConfig) -> Algorithm:
 
     def init(key: Array) -> CpoState:
         policy_key, value_key = jax.random.split(key)
-        return CpoState(initial_policy(policy_key, spec, config), estimation.init(value_key))
+        policy = initial_policy(policy_key, spec, config)
+        return CpoState(policy, policy, estimation.init(value_key))
 
     def learn(key: Array, state: CpoState, rollout: Rollout) -> tuple[CpoState, CpoInfo]:
         estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
@@ -97,7 +100,9 @@ def cpo(spec: EnvSpec, config: CpoConfig) -> Algorithm:
             return (surrogate.kl <= config.max_kl) & within & (jnp.any(excess > 0) | (surrogate.reward >= 0))
 
         parameters, scale, surrogate = backtrack(model, step, accept, config)
-        state = CpoState(model.rebuild(parameters), estimates)
+        policy = model.rebuild(parameters)
+        average = polyak_average(policy, state.average, config.polyak)
+        state = CpoState(policy, average, estimates)
         info = CpoInfo(
             value_loss=value_loss,
             kl=surrogate.kl,

@@ -12,7 +12,7 @@ One call of `learn` is one iteration:
 
 Choices where the paper leaves one: the step is TRPO's, as in its experiments; among the violated constraints the one
 with the largest excess relative to its limit (`first` and `random` are options); the radius of a rectifying step has
-its own setting. Actions come from the last policy; the theory outputs a random iterate of the reward steps.
+its own setting. Greedy actions come from the averaged policy; the theory outputs a random iterate of the reward steps.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, Int
 
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import backtrack, local_model
 from awavo.baseline_configs import CrpoConfig
 from awavo.networks.stochastic import StochasticPolicy
@@ -34,9 +35,10 @@ __all__ = ["CrpoInfo", "CrpoState", "choose_constraint", "crpo"]
 
 
 class CrpoState(NamedTuple):
-    """The policy, the estimates and how many steps of each kind were made."""
+    """The policy, its average, the estimates and how many steps of each kind were made."""
 
     policy: StochasticPolicy
+    average: StochasticPolicy
     estimates: Estimates
     num_reward_updates: Int[Array, ""]
     num_rectified_updates: Int[Array, ""]
@@ -63,7 +65,7 @@ def crpo(spec: EnvSpec, config: CrpoConfig) -> Algorithm:
     def init(key: Array) -> CrpoState:
         policy_key, value_key = jax.random.split(key)
         policy = initial_policy(policy_key, spec, config)
-        return CrpoState(policy, estimation.init(value_key), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+        return CrpoState(policy, policy, estimation.init(value_key), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     def learn(key: Array, state: CrpoState, rollout: Rollout) -> tuple[CrpoState, CrpoInfo]:
         fit_key, choice_key = jax.random.split(key)
@@ -87,8 +89,10 @@ def crpo(spec: EnvSpec, config: CrpoConfig) -> Algorithm:
 
         parameters, scale, surrogate = backtrack(model, step, accept, config)
         moved = scale > 0
+        policy = model.rebuild(parameters)
         state = CrpoState(
-            model.rebuild(parameters),
+            policy,
+            polyak_average(policy, state.average, config.polyak),
             estimates,
             state.num_reward_updates + (moved & feasible),
             state.num_rectified_updates + (moved & ~feasible),

@@ -1,4 +1,8 @@
-"""What the trust-region methods share besides their step: the first policy, and acting with it."""
+"""What the trust-region methods share besides their step: the first policy, and acting.
+
+At rest these methods step to and fro across the limits. Samples, which the method learns from, come from the last
+policy; greedy actions, which a user keeps, from the running average of the parameters (`polyak = 1` is the last one).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,12 @@ class OnPolicyState(Protocol):
 
     @property
     def policy(self) -> StochasticPolicy:
-        """The policy that acts."""
+        """The last policy."""
+        ...
+
+    @property
+    def average(self) -> StochasticPolicy:
+        """The running average of the policies' parameters."""
         ...
 
     @property
@@ -35,7 +44,8 @@ def initial_policy(key: Array, spec: EnvSpec, config: OnPolicyConfig) -> Stochas
 
 
 def act(key: Array, state: OnPolicyState, obs: Float[Array, "E d"], greedy: bool) -> tuple[Array, Array]:
-    """Sample (or take the mode of) the last policy; the sample travels with the rollout, for the ratios."""
-    distribution = state.policy(normalize(state.estimates.obs_stats, obs))
+    """Sample the last policy or take the mode of the average; the sample travels with the rollout, for the ratios."""
+    policy = state.average if greedy else state.policy
+    distribution = policy(normalize(state.estimates.obs_stats, obs))
     sample = distribution.mode() if greedy else distribution.sample(key)
     return state.policy.action(sample), sample

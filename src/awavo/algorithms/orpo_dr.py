@@ -42,7 +42,17 @@ from awavo.networks import Actor, QuantileCritic, RunningStatistics, actor, norm
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
-__all__ = ["Learner", "OrpoDrInfo", "OrpoDrState", "SignalBounds", "current_weights", "log_optimality_fn", "orpo_dr"]
+__all__ = [
+    "Learner",
+    "OrpoDrInfo",
+    "OrpoDrState",
+    "SignalBounds",
+    "critic_quantiles",
+    "current_weights",
+    "log_optimality_fn",
+    "orpo_dr",
+    "return_bounds",
+]
 
 
 class Learner(NamedTuple):
@@ -236,7 +246,7 @@ def log_optimality_fn(config: OrpoDrConfig, likelihood: Operator) -> Callable[..
     """Build `f(means [..., 1 + C], weights, bounds)`: w_r log p(O_r) + sum_i w_i log p(O_gi), and the clip rate."""
 
     def log_optimality(means: Float[Array, "... 1+C"], weights: Array, bounds: SignalBounds) -> tuple[Array, Array]:
-        low, high = _return_bounds(bounds, config)
+        low, high = return_bounds(bounds, config)
         clipped = jnp.clip(means, low, high)
         clip_rate = jnp.mean((clipped != means).astype(jnp.float32))
         reward = likelihood.reward_log_likelihood(clipped[..., 0], low[0], high[0])
@@ -252,11 +262,16 @@ def current_weights(state: OrpoDrState, spec: EnvSpec, config: OrpoDrConfig) -> 
     return _branch_weights(state.cost_weights, violated, config)
 
 
+def critic_quantiles(state: OrpoDrState, obs: Array, action: Array) -> Float[Array, "... 1+C M"]:
+    """What the critics say of the given actions: M quantiles of the discounted return of each signal."""
+    return state.learner.critic(normalize(state.obs_stats, obs), action)
+
+
 def _copy(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
 
 
-def _return_bounds(bounds: SignalBounds, config: OrpoDrConfig) -> tuple[Array, Array]:
+def return_bounds(bounds: SignalBounds, config: OrpoDrConfig) -> tuple[Array, Array]:
     """Bounds of the discounted return: the range of one step over the effective horizon, with a safety margin."""
     horizon = 1.0 / (1.0 - config.discount)
     margin = config.bound_margin * (bounds.high - bounds.low)

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import (
     active_sets,
     backtrack,
@@ -42,9 +43,10 @@ __all__ = ["PcpoInfo", "PcpoState", "pcpo", "project"]
 
 
 class PcpoState(NamedTuple):
-    """The policy and the estimates."""
+    """The policy, its average and the estimates."""
 
     policy: StochasticPolicy
+    average: StochasticPolicy
     estimates: Estimates
 
 
@@ -68,7 +70,8 @@ def pcpo(spec: EnvSpec, config: PcpoConfig) -> Algorithm:
 
     def init(key: Array) -> PcpoState:
         policy_key, value_key = jax.random.split(key)
-        return PcpoState(initial_policy(policy_key, spec, config), estimation.init(value_key))
+        policy = initial_policy(policy_key, spec, config)
+        return PcpoState(policy, policy, estimation.init(value_key))
 
     def learn(key: Array, state: PcpoState, rollout: Rollout) -> tuple[PcpoState, PcpoInfo]:
         estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
@@ -87,7 +90,9 @@ def pcpo(spec: EnvSpec, config: PcpoConfig) -> Algorithm:
             parameters, scale, surrogate = backtrack(model, step, lambda s: s.kl <= config.max_kl, config)
         else:
             parameters, scale, surrogate = backtrack(model, step, lambda s: jnp.isfinite(s.kl), config)
-        state = PcpoState(model.rebuild(parameters), estimates)
+        policy = model.rebuild(parameters)
+        average = polyak_average(policy, state.average, config.polyak)
+        state = PcpoState(policy, average, estimates)
         info = PcpoInfo(
             value_loss=value_loss,
             kl=surrogate.kl,

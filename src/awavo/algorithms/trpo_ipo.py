@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float
 
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import Surrogate, backtrack, local_model
 from awavo.baseline_configs import TrpoIpoConfig
 from awavo.networks.stochastic import StochasticPolicy
@@ -37,9 +38,10 @@ __all__ = ["Barrier", "TrpoIpoInfo", "TrpoIpoState", "barrier", "objective", "tr
 
 
 class TrpoIpoState(NamedTuple):
-    """The policy and the estimates."""
+    """The policy, its average and the estimates."""
 
     policy: StochasticPolicy
+    average: StochasticPolicy
     estimates: Estimates
 
 
@@ -72,7 +74,8 @@ def trpo_ipo(spec: EnvSpec, config: TrpoIpoConfig) -> Algorithm:
 
     def init(key: Array) -> TrpoIpoState:
         policy_key, value_key = jax.random.split(key)
-        return TrpoIpoState(initial_policy(policy_key, spec, config), estimation.init(value_key))
+        policy = initial_policy(policy_key, spec, config)
+        return TrpoIpoState(policy, policy, estimation.init(value_key))
 
     def learn(key: Array, state: TrpoIpoState, rollout: Rollout) -> tuple[TrpoIpoState, TrpoIpoInfo]:
         estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
@@ -91,7 +94,9 @@ def trpo_ipo(spec: EnvSpec, config: TrpoIpoConfig) -> Algorithm:
             return (surrogate.kl <= config.max_kl) & safe & (objective(local, surrogate, config) >= here)
 
         parameters, scale, surrogate = backtrack(model, step, accept, config)
-        state = TrpoIpoState(model.rebuild(parameters), estimates)
+        policy = model.rebuild(parameters)
+        average = polyak_average(policy, state.average, config.polyak)
+        state = TrpoIpoState(policy, average, estimates)
         info = TrpoIpoInfo(
             value_loss=value_loss,
             kl=surrogate.kl,

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import backtrack, local_model
 from awavo.baseline_configs import TrpoLagrangianConfig
 from awavo.networks.stochastic import StochasticPolicy
@@ -42,9 +43,10 @@ class Controller(NamedTuple):
 
 
 class TrpoLagrangianState(NamedTuple):
-    """The policy, the estimates and the multipliers' controller."""
+    """The policy, its average, the estimates and the multipliers' controller."""
 
     policy: StochasticPolicy
+    average: StochasticPolicy
     estimates: Estimates
     controller: Controller
 
@@ -69,7 +71,8 @@ def trpo_lagrangian(spec: EnvSpec, config: TrpoLagrangianConfig) -> Algorithm:
     def init(key: Array) -> TrpoLagrangianState:
         policy_key, value_key = jax.random.split(key)
         controller = Controller(jnp.full(spec.num_costs, config.multiplier_initial), jnp.zeros(spec.num_costs))
-        return TrpoLagrangianState(initial_policy(policy_key, spec, config), estimation.init(value_key), controller)
+        policy = initial_policy(policy_key, spec, config)
+        return TrpoLagrangianState(policy, policy, estimation.init(value_key), controller)
 
     def learn(
         key: Array, state: TrpoLagrangianState, rollout: Rollout
@@ -89,7 +92,9 @@ def trpo_lagrangian(spec: EnvSpec, config: TrpoLagrangianConfig) -> Algorithm:
             return (surrogate.kl <= config.max_kl) & (surrogate.reward - surrogate.costs @ multipliers >= 0)
 
         parameters, scale, surrogate = backtrack(model, step, accept, config)
-        state = TrpoLagrangianState(model.rebuild(parameters), estimates, controller)
+        policy = model.rebuild(parameters)
+        average = polyak_average(policy, state.average, config.polyak)
+        state = TrpoLagrangianState(policy, average, estimates, controller)
         info = TrpoLagrangianInfo(
             value_loss=value_loss,
             kl=surrogate.kl,

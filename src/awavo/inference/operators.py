@@ -23,6 +23,7 @@ For log, lam = temperature * range: the range is covered for p >= exp(-1 / tempe
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -88,10 +89,25 @@ OPERATORS: dict[str, Callable[[float, float], Operator]] = {
 
 
 def make_operator(name: str, *, temperature: float = 0.002, kappa: float = 0.1) -> Operator:
-    """Build a shipped operator; `temperature` is for log, `kappa` for power."""
+    """Build a shipped operator (`temperature` is for log, `kappa` for power), or import MODULE:NAME of the user's."""
+    if ":" in name:
+        return _import_operator(name)
     if name not in OPERATORS:
         raise UnknownNameError(f"no operator is named '{name}'.{did_you_mean(name, OPERATORS)}")
     return OPERATORS[name](temperature, kappa)
+
+
+def _import_operator(path: str) -> Operator:
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"operator='{path}' cannot be imported ({error}): expected MODULE:NAME on the Python path."
+        ) from error
+    if not isinstance(found, Operator):
+        raise InputError(f"operator='{path}' is not an operator: build it with awavo.operator_from_maps.")
+    return found
 
 
 def operator_from_maps(

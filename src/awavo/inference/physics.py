@@ -39,7 +39,9 @@ class ParametricModel(NamedTuple):
         return jnp.full(num, -jnp.log(num))
 
 
-def predict_parametric(step: PhysicsStep, model: ParametricModel, obs: Float[Array, "M ... d"], action: Array) -> Prediction:
+def predict_parametric(
+    step: PhysicsStep, model: ParametricModel, obs: Float[Array, "M ... d"], action: Array
+) -> Prediction:
     """What each particle says of the next state: the same as an ensemble's `predict`."""
     over = step
     for _ in range(obs.ndim - 2):

@@ -74,7 +74,7 @@ def slice_shape(spec: EnvSpec, config: AwavoConfig) -> tuple[int, int]:
 
 
 def start_plan(spec: EnvSpec, config: AwavoConfig) -> Array:
-    """q at the start of an episode: uniform, or particles at the centre (the prior's candidates spread them)."""
+    """Q at the start of an episode: uniform, or particles at the centre (the prior's candidates spread them)."""
     if isinstance(spec.action_space, Discrete):
         return jnp.full((config.horizon, spec.action_space.num), 1.0 / spec.action_space.num)
     return jnp.zeros((config.num_particles, config.horizon, spec.action_space.dim))

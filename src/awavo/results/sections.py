@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from awavo.results.certificates import certificates_section
 from awavo.results.charts import line_chart, look
 from awavo.results.compare import Comparison, Group, Row
 from awavo.results.curves import diagnostic_names, learning_curve, training_curve
@@ -94,6 +95,7 @@ DEFAULT_SECTIONS: tuple[SectionFn, ...] = (
     curves_section,
     final_section,
     seeds_section,
+    certificates_section,
     diagnostics_section,
     configuration_section,
     reproduce_section,

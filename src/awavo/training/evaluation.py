@@ -62,7 +62,11 @@ def _where(mask: Array, new: Array, old: Array) -> Array:
 
 
 def evaluate_host(
-    host: VectorHost, decide: Callable[[Array, np.ndarray, Any], tuple[Any, Any]], fresh: Any, num_episodes: int, seed: int
+    host: VectorHost,
+    decide: Callable[[Array, np.ndarray, Any], tuple[Any, Any]],
+    fresh: Any,
+    num_episodes: int,
+    seed: int,
 ) -> Episodes:
     """Run whole episodes, the same number in each of the E environments, so that short ones are not favoured.
 

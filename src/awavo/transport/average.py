@@ -31,8 +31,9 @@ class Clouds(NamedTuple):
 def default_chunk(clouds: Clouds, num_slices: int) -> int:
     """Number of slices held at once, for a few dozen megabytes on a CPU and a few gigabytes on an accelerator."""
     budget = _CPU_BUDGET if jax.default_backend() == "cpu" else _DEVICE_BUDGET
+    # Weighted coupling holds integer levels of 64 bits and both permutations.
     weighted = clouds.x_weights is not None or clouds.y_weights is not None
-    num_points = (2 if weighted else 1) * (clouds.x.shape[0] + clouds.y.shape[0])
+    num_points = (4 if weighted else 1) * (clouds.x.shape[0] + clouds.y.shape[0])
     if num_points * num_slices <= 4 * budget:
         return num_slices
     return max(1, budget // num_points)

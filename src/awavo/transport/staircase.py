@@ -147,7 +147,7 @@ def weight_term(
 
 
 def _batched_zero(weights: Float[Array, "*batch n"], points: Float[Array, "*batch n"]) -> Float[Array, "*batch"]:
-    """Zero that depends on the inputs: under vmap a constant would have no batch axis, which the rule's batching needs."""
+    """Zero that depends on the inputs: a constant has no batch axis under vmap, which the rule needs."""
     return 0 * (weights[..., 0] + points[..., 0])
 
 

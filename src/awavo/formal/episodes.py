@@ -1,0 +1,83 @@
+"""Fresh episodes of a frozen policy: what its critics said at one step of each, and the return that followed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from awavo.training.rollout import start_worker
+from awavo.types import Algorithm, Env
+
+__all__ = ["CriticSamples", "critic_samples", "tail_length"]
+
+TAIL = 1e-3
+
+
+class CriticSamples(NamedTuple):
+    """Quantiles `[N, 1+C, M]`, discounted returns `[N, 1+C]`, and whether each return was cut by a time limit."""
+
+    quantiles: Any
+    returns: Any
+    cut: Any
+
+
+def tail_length(discount: float) -> int:
+    """Steps after which the rest of a discounted return is below a thousandth of its range."""
+    return max(1, math.ceil(math.log(TAIL) / math.log(discount))) if discount > 0 else 1
+
+
+def critic_samples(
+    env: Env,
+    algorithm: Algorithm,
+    quantiles_fn: Callable[[Any, Any, Any], Any],
+    *,
+    num: int,
+    latest_start: int,
+    discount: float,
+) -> Callable[[Any, Any], CriticSamples]:
+    """Build `run(key, state)`: one step of each of `num` environments, drawn before `latest_start`, is judged.
+
+    The exploring policy acts throughout, as the critics learn its returns. An episode that ends stops its return.
+    """
+    length = latest_start + tail_length(discount)
+
+    def run(key, state):
+        start_key, reset_key, step_key = jax.random.split(key, 3)
+        starts = jax.random.randint(start_key, (num,), 0, latest_start)
+        worker = start_worker(reset_key, env, num)
+        signals = 1 + env.spec.num_costs
+        shape = jax.eval_shape(quantiles_fn, state, worker.obs, jax.eval_shape(act, step_key, state, worker.obs))
+
+        def step(carry, inputs):
+            env_state, obs, quantiles, total, running, cut = carry
+            time, key = inputs
+            act_key, env_key = jax.random.split(key)
+            action = act(act_key, state, obs)
+            begins = time == starts
+            judged = quantiles_fn(state, obs, action)
+            quantiles = jnp.where(begins[:, None, None], judged, quantiles)
+            running = running | begins
+            env_state, out = jax.vmap(env.step, (0, 0, 0, None))(
+                jax.random.split(env_key, num), env_state, action, env.params
+            )
+            weight: Any = jnp.where(running, discount ** (time - starts).astype(jnp.float32), 0.0)
+            gained = jnp.concatenate([out.reward[:, None], out.costs], 1)
+            total = total + weight[:, None] * gained
+            cut = cut | (running & out.truncated)
+            ended = (out.terminated | out.truncated) & (time >= starts)
+            return (env_state, out.obs, quantiles, total, running & ~ended, cut), None
+
+        none = jnp.zeros(num, bool)
+        carry = (worker.env_state, worker.obs, jnp.zeros(shape.shape), jnp.zeros((num, signals)), none, none)
+        times = jnp.arange(length)
+        carry, _ = jax.lax.scan(step, carry, (times, jax.random.split(step_key, length)))
+        return CriticSamples(carry[2], carry[3], carry[5])
+
+    def act(key, state, obs):
+        return algorithm.act(key, state, obs, False)[0]
+
+    return run

@@ -1,0 +1,130 @@
+"""The section of the report about certificates: what is known of a policy, on what it rests, how to check it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from awavo.results.compare import Comparison
+from awavo.results.outcome import format_number
+from awavo.results.page import Section, render
+from awavo.results.store import RunData, read_json
+
+__all__ = ["certificates_section"]
+
+_PARTS = {
+    "operator": "Operators between likelihoods and returns",
+    "calibration": "Critics: calibration as trained",
+    "conformal": "Critics: after conformal correction",
+    "bellman": "Distributional Bellman operator (reference CMDP)",
+    "metric": "Sliced Wasserstein distance (A-GSWD)",
+    "rate": "Rate of convergence",
+    "schedule": "Premises of the rate theorem",
+}
+_STATES = {"proved": "ok", "supported": "ok", "undecided": "part", "refuted": "bad"}
+_MARKS = {"proved": "✓", "supported": "✓", "undecided": "?", "refuted": "✗"}
+
+
+def certificates_section(comparison: Comparison) -> Section | None:
+    """Certificates of every run that has some; None when no run has."""
+    runs = []
+    for row in (row for group in comparison.groups for row in group.rows):
+        path = row.run.path / "certificates.json"
+        if path.is_file():
+            runs.append({"label": row.label, **_run(row.run, read_json(path))})
+    if not runs:
+        return None
+    return Section("certificates", "Certificates", render("sections/certificates.html", runs=runs, marks=_MARKS))
+
+
+def _run(run: RunData, content: Mapping[str, Any]) -> dict[str, Any]:
+    certificates = [_certificate(entry) for entry in content["certificates"]]
+    safety = [c for c in certificates if c["part"] == "safety"]
+    parts = [
+        {"title": title, "certificates": [c for c in certificates if c["part"] == part]}
+        for part, title in _PARTS.items()
+    ]
+    plan, seed = content["plan"], content["delivered_seed"]
+    return {
+        "state": "bad" if seed is None else "ok",
+        "statement": _statement(content),
+        "stale": content.get("env_steps") != run.env_steps,
+        "safety": safety,
+        "rows": [_row(c) for c in safety],
+        "names": [(name, format_number(limit)) for name, limit in zip(run.cost_names, run.cost_limits, strict=True)],
+        "parts": [part for part in parts if part["certificates"]],
+        "counts": content["counts"],
+        "skipped": content.get("skipped", []),
+        "confidence": f"{1 - plan['delta']:.1%}".replace(".0%", "%"),
+        "anytime": plan["anytime"],
+        "command": content.get("command", ""),
+        "recheck": f"awavo certify {run.path.name} --recheck",
+        "created": content.get("created", ""),
+        "commit": content.get("commit"),
+    }
+
+
+def _statement(content: Mapping[str, Any]) -> str:
+    plan, seed = content["plan"], content["delivered_seed"]
+    if seed is None:
+        return "No policy of this run is certified to keep all its limits."
+    entry = next(c for c in content["certificates"] if c["name"] == f"safety.seed_{seed}")
+    parts = [
+        f"mean {cost['cost']} at most {format_number(cost['mean_bounds'][1])} (limit {format_number(cost['limit'])})"
+        for cost in entry["details"]["costs"]
+    ]
+    confidence = f"{1 - plan['delta']:.1%}".replace(".0%", "%")
+    return f"Deliver the policy of seed {seed}: {', '.join(parts)}, at {confidence} confidence."
+
+
+def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of the safety table: one seed."""
+    cells = []
+    for cost in certificate["details"]["costs"]:
+        low, high = cost["mean_bounds"]
+        below, above = cost["violation_bounds"]
+        cells.append(
+            {
+                "mean": format_number(cost["mean"]),
+                "interval": f"[{format_number(low)}, {format_number(high)}]",
+                "rate": f"{cost['violation']:.2%}",
+                "rate_interval": f"[{below:.2%}, {above:.2%}]",
+                "ok": cost["verdict"] != "refuted",
+                "more": cost["episodes_needed"],
+            }
+        )
+    return {
+        "seed": certificate["name"].removeprefix("safety.seed_"),
+        "cells": cells,
+        "episodes": certificate["details"]["episodes"],
+        "verdict": certificate["verdict"],
+        "state": certificate["state"],
+        "reason": certificate["reason"],
+    }
+
+
+def _certificate(entry: Mapping[str, Any]) -> dict[str, Any]:
+    counter = entry.get("counterexample")
+    return {
+        **entry,
+        "part": str(entry["name"]).split(".")[0],
+        "state": _STATES[entry["verdict"]],
+        "evidence": [_figure(item) for item in entry["evidence"]],
+        "assumptions": [{**item, "state": _STATES[item["verdict"]]} for item in entry["assumptions"]],
+        "counterexample": None if counter is None else _short(json.dumps(counter, ensure_ascii=False)),
+    }
+
+
+def _figure(item: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = item.get("low"), item.get("high")
+    interval = "" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
+    return {**item, "value": _number(item.get("value")), "interval": interval}
+
+
+def _number(value: Any) -> str:
+    return "unbounded" if value is None else f"{value:.5g}"
+
+
+def _short(text: str, limit: int = 600) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} … (whole in certificates.json)"

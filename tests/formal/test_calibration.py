@@ -1,0 +1,61 @@
+"""Calibration: honest critics pass, narrow ones do not, the correction covers unless its premise breaks."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from awavo.errors import InputError
+from awavo.formal.calibration import central_interval, certify_calibration, conformal_margin, crps, pit
+
+LEVELS = (np.arange(16) + 0.5) / 16
+
+
+def data(num, scale=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    centre = 10 * rng.standard_normal(num)
+    return centre[:, None] + scale * ndtri(LEVELS), centre + rng.standard_normal(num)
+
+
+def test_honest_quantiles_are_supported_and_narrow_ones_refuted():
+    raw, corrected = certify_calibration(*data(1_000), signal="reward")
+    assert raw.verdict == "supported"
+    assert corrected.verdict == "proved"
+    raw, corrected = certify_calibration(*data(1_000, scale=0.3), signal="reward")
+    assert raw.verdict == "refuted"
+    assert raw.counterexample["upper bound"] < 0.9
+    assert corrected.verdict == "proved"
+    assert certify_calibration(*data(30, scale=0.9), signal="reward")[0].verdict == "undecided"
+
+
+def test_the_correction_covers_over_many_draws():
+    """Marginal coverage of split conformal intervals, at least the stated rate."""
+    inside = []
+    for seed in range(400):
+        quantiles, returns = data(41, scale=0.3, seed=seed)
+        low, high = central_interval(quantiles, 0.9)
+        margin = conformal_margin(low[:40], high[:40], returns[:40], 0.9)
+        inside.append(low[40] - margin <= returns[40] <= high[40] + margin)
+    assert np.mean(inside) >= 0.9 - 3 * np.sqrt(0.09 / 400)
+    assert np.mean(inside) <= 0.97
+
+
+def test_a_broken_premise_refutes_the_correction():
+    quantiles, returns = data(600, scale=0.5)
+    returns[300:] += 5.0  # later episodes come from another law
+    assert certify_calibration(quantiles, returns, signal="reward")[1].verdict == "refuted"
+
+
+def test_scores():
+    rng = np.random.default_rng(0)
+    quantiles, returns = data(2_000)
+    assert np.abs(np.histogram(pit(quantiles, returns, rng), 10, (0, 1))[0] / 2_000 - 0.1).max() < 0.03
+    assert crps(quantiles, returns) < crps(quantiles + 1, returns)
+    assert crps(quantiles, returns) == pytest.approx(1 / np.sqrt(np.pi), rel=0.1)
+    flat = np.zeros((100, 16))
+    assert 0.4 < pit(flat, np.zeros(100), rng).mean() < 0.6
+    assert np.isinf(conformal_margin(np.zeros(3), np.ones(3), np.zeros(3), 0.9))
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="N >= 20"):
+        certify_calibration(np.zeros((5, 4)), np.zeros(5), signal="reward")

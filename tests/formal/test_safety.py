@@ -1,0 +1,71 @@
+"""Safety certificates: safe, unsafe and undecided policies get their verdicts, and claims hold at the stated rate."""
+
+import numpy as np
+import pytest
+
+from awavo.errors import InputError
+from awavo.formal.certificate import Assumption
+from awavo.formal.safety import certify_safety, decided
+
+NAMES, LIMITS, SPAN = ("a", "b"), (30.0, 10.0), [(0.0, 200.0)] * 2
+
+
+def certify(means, num=600, seed=0, spread=3.0, **options):
+    rng = np.random.default_rng(seed)
+    costs = np.clip(np.array(means) + spread * rng.standard_normal((num, 2)), 0, 200)
+    return certify_safety(costs, names=NAMES, limits=LIMITS, span=SPAN, **options)
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+def test_verdicts(anytime):
+    assert certify((25, 5), anytime=anytime).verdict == "supported"
+    unsafe = certify((25, 14), anytime=anytime)
+    assert unsafe.verdict == "refuted"
+    assert unsafe.counterexample["cost"] == "b"
+    assert unsafe.counterexample["lower bound"] > 10
+    near = certify((29.9, 5), anytime=anytime)
+    assert near.verdict == "undecided"
+    assert "more episodes would decide" in near.reason
+    assert decided([unsafe])
+    assert not decided([unsafe, near])
+
+
+def test_the_number_of_episodes_still_needed_decides():
+    near = certify((28.5, 5), num=100)
+    assert near.verdict == "undecided"
+    more = next(c["episodes_needed"] for c in near.details["costs"] if c["cost"] == "a")
+    assert 100 < more < 20_000
+    assert certify((28.5, 5), num=100 + more).verdict == "supported"
+
+
+def test_bounds_hold_jointly_and_widen_with_the_number_of_policies():
+    one, ten = certify((25, 5)), certify((25, 5), policies=10)
+    for a, b in zip(one.details["costs"], ten.details["costs"], strict=True):
+        assert b["mean_bounds"][0] < a["mean_bounds"][0] < a["mean_bounds"][1] < b["mean_bounds"][1]
+        assert a["violation_bounds"][1] <= b["violation_bounds"][1]
+
+
+def test_a_policy_at_its_limit_is_rarely_certified_safe():
+    safe = sum(certify((30.0, 5), num=60, seed=s).verdict == "supported" for s in range(40))
+    assert safe <= 2
+
+
+def test_a_largest_violation_probability_can_be_asked_for():
+    costs = np.zeros((500, 1))
+    costs[:25] = 50.0
+    base = dict(names=("a",), limits=(30.0,), span=[(0.0, 200.0)])
+    assert certify_safety(costs, **base).verdict == "supported"
+    assert certify_safety(costs, **base, max_violation=0.2).verdict == "supported"
+    assert certify_safety(costs, **base, max_violation=0.06).verdict == "undecided"
+    assert certify_safety(costs, **base, max_violation=0.01).verdict == "refuted"
+
+
+def test_inputs_and_assumptions_are_recorded():
+    known = Assumption("costs are 0 or 1 a step", "proved")
+    found = certify((25, 5), bounds_known=known)
+    assert known in found.assumptions
+    assert found.inputs != certify((25, 5), seed=1).inputs
+    with pytest.raises(InputError, match="do not fit"):
+        certify_safety(np.zeros((5, 1)), names=NAMES, limits=LIMITS, span=SPAN)
+    with pytest.raises(InputError, match="outside"):
+        certify_safety(np.full((5, 2), 300.0), names=NAMES, limits=LIMITS, span=SPAN)
