@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "awavo"
-BASE = {"types", "config", "errors", "registry", "baseline_configs", "awavo_config"}
+BASE = {"types", "config", "errors", "registry", "baseline_configs"}
 ALLOWED = {
     "transport": set(),
     "networks": set(),
@@ -20,7 +20,6 @@ ALLOWED = {
     "errors": set(),
     "config": set(),
     "baseline_configs": set(),
-    "awavo_config": set(),
     "registry": set(),
     "provenance": set(),
 }

@@ -120,7 +120,7 @@ def evaluate(args: Any) -> int:
 
     enable_cache()
     run = api.load(args.run_folder)
-    result = run.evaluate(args.episodes, seed=args.seed, planner=args.planner)
+    result = run.evaluate(args.episodes, seed=args.seed)
     shown = result["stochastic" if args.stochastic else "greedy"]
     if args.json:
         _emit({"run": str(args.run_folder), "policy": "stochastic" if args.stochastic else "greedy", **shown})
