@@ -112,7 +112,7 @@ BAD = {
     "flag": (["train", "cartpole", "--sedes", "3"], "--sedes"),
     "flag type": (["train", "cartpole", "--seeds", "ten"], "--seeds"),
     "no costs": (["train", "Pendulum-v1"], "cost"),
-    "cost function": (["train", "Pendulum-v1", "--cost-fn", "nowhere:f"], "MODULE:FUNCTION"),
+    "cost function": (["train", "Pendulum-v1", "--cost-fn", "nowhere:f"], "MODULE:NAME"),
     "cost function on a task": (["train", "cartpole", "--cost-fn", "math:sin"], "own costs"),
     "run folder": (["evaluate", "nothing-here"], "run folder"),
     "device": (["train", "cartpole", "--device", "abacus"], "auto, cpu, gpu"),

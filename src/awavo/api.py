@@ -15,7 +15,7 @@ import numpy as np
 from awavo.certification import certify_run, recheck_run, require_certified_operator
 from awavo.config import TrainConfig
 from awavo.errors import CheckpointError, InputError, RunFolderError
-from awavo.experiment import Problem, build_problem, resolve_config
+from awavo.experiment import Problem, build_problem, named_code, resolve_config
 from awavo.provenance import command_line
 from awavo.results.statistics import evaluation_summary
 from awavo.results.store import RunData, load_run, read_json, write_json
@@ -88,7 +88,8 @@ def train(
     for progress in train_iter(config, out, **options):
         if on_progress is not None:
             on_progress(progress)
-    return load(out, env=options.get("env"), cost_fn=options.get("cost_fn"), operator=options.get("operator"))
+    own = {name: options.get(name) for name in ("env", "cost_fn", "operator")}
+    return load(out, **own, trust=True)
 
 
 def load(
@@ -97,8 +98,13 @@ def load(
     env: Env | None = None,
     cost_fn: Callable[..., Any] | None = None,
     operator: Any = None,
+    trust: bool = False,
 ) -> Run:
-    """Open a run folder: its tables, and its policy of every seed."""
+    """Open a run folder: its tables, and its policy of every seed.
+
+    A configuration may name code (a cost function, an operator, a module with the environment, another interpreter).
+    Somebody else's folder must not make it run: it is refused unless the caller passes those parts, or `trust`.
+    """
     folder = Path(path)
     if not (folder / "config.json").is_file():
         raise RunFolderError(f"'{folder}' is not a run folder: expected the --out folder of `awavo train`.")
@@ -110,6 +116,13 @@ def load(
         settings = resolve_config(TrainConfig(**stored))
     except TypeError as error:
         raise RunFolderError(f"'{folder}/config.json' does not fit this version of awavo ({error}).") from error
+    own = {"task": env, "cost_fn": cost_fn, "operator": operator}
+    named = [f"{name}='{value}'" for name, value in named_code(settings).items() if own[name] is None]
+    if named and not trust:
+        raise RunFolderError(
+            f"'{folder}/config.json' names code to run ({', '.join(named)}): if you trust it, add --trust (in Python "
+            "trust=True, or pass the part itself)."
+        )
     problem = build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
     return Run(folder, settings, meta["fingerprint"], problem, operator)
 

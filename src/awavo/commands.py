@@ -119,7 +119,7 @@ def evaluate(args: Any) -> int:
     from awavo.training.compilation import enable_cache
 
     enable_cache()
-    run = api.load(args.run_folder)
+    run = api.load(args.run_folder, trust=args.trust)
     result = run.evaluate(args.episodes, seed=args.seed)
     shown = result["stochastic" if args.stochastic else "greedy"]
     if args.json:
@@ -140,7 +140,7 @@ def certify(args: Any) -> int:
     from awavo.training.compilation import enable_cache
 
     enable_cache()
-    run = api.load(args.target)
+    run = api.load(args.target, trust=args.trust)
     if args.recheck:
         return _recheck(run, args.json)
     from awavo.formal.store import favourable

@@ -11,10 +11,18 @@ from typing import Any, NamedTuple
 
 from awavo.config import TrainConfig, check_config, config_from_mapping
 from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
-from awavo.registry import ALGORITHMS, TASKS, make_task, resolve
+from awavo.registry import ALGORITHMS, TASKS, import_named, make_task, resolve
 from awavo.types import Algorithm, Env, EnvSpec
 
-__all__ = ["Problem", "build_problem", "functional_env", "import_function", "load_preset", "resolve_config"]
+__all__ = [
+    "Problem",
+    "build_problem",
+    "functional_env",
+    "import_function",
+    "load_preset",
+    "named_code",
+    "resolve_config",
+]
 
 BRIDGE = "bridge:"
 
@@ -53,6 +61,12 @@ def resolve_config(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(
         config, algo_options=dataclasses.asdict(settings), task_options=dict(config.task_options)
     )
+
+
+def named_code(config: TrainConfig) -> dict[str, str]:
+    """Settings that name code outside this package, which building the problem would import or start."""
+    named = {"task": config.task, "cost_fn": config.cost_fn, "operator": config.algo_options.get("operator")}
+    return {setting: value for setting, value in named.items() if isinstance(value, str) and ":" in value}
 
 
 def settings_class(algo: str) -> type[Any]:
@@ -145,13 +159,7 @@ def import_function(path: str | None) -> Callable[..., Any] | None:
     """Import MODULE:FUNCTION, the user's own code named on the command line."""
     if path is None:
         return None
-    module, _, name = path.partition(":")
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"cost_fn='{path}' cannot be imported ({error}): expected MODULE:FUNCTION on the Python path."
-        ) from error
+    function = import_named(path, "cost_fn")
     if not callable(function):
         raise InputError(f"cost_fn='{path}' is not a function.")
     return function

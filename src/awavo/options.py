@@ -15,6 +15,7 @@ __all__ = ["Certify", "CheckEnv", "Compare", "Demo", "Doctor", "Evaluate", "List
 
 JSON_HELP = "print one JSON line instead of text"
 Json = Annotated[bool, arg(help=JSON_HELP)]
+Trust = Annotated[bool, arg(help="let the run's configuration name code: a cost function, an operator, a module")]
 Pairs = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")]
 
 
@@ -85,6 +86,7 @@ class Evaluate:
     episodes: Annotated[int, arg(help="episodes of each seed")] = 100
     seed: Annotated[int, arg(help="seed of the evaluation")] = 1_000_003
     stochastic: Annotated[bool, arg(help="report the stochastic policy (both are always written)")] = False
+    trust: Trust = False
     device: OmitArgPrefixes[Device] = field(default_factory=Device)
     json: Json = False
 
@@ -112,6 +114,7 @@ class Certify:
     recheck: Annotated[bool, arg(help="compute the stored certificates again and compare")] = False
     temperature: Annotated[float, arg(help="with operator log: lam as a share of the range")] = 0.15
     kappa: Annotated[float, arg(help="with operator power: the exponent")] = 0.1
+    trust: Trust = False
     device: OmitArgPrefixes[Device] = field(default_factory=Device)
     json: Json = False
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
-__all__ = ["ALGORITHMS", "TASKS", "Entry", "make_task", "resolve"]
+__all__ = ["ALGORITHMS", "TASKS", "Entry", "import_named", "make_task", "resolve"]
 
 
 class Entry(NamedTuple):
@@ -82,6 +82,17 @@ def resolve(name: str, table: dict[str, Entry], kind: str) -> Callable[..., Any]
         raise UnknownNameError(f"no {kind} is named '{name}'.{did_you_mean(name, table)}")
     module, attribute = table[name].target.split(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def import_named(path: str, setting: str) -> Any:
+    """Import MODULE:NAME, the user's own code, given as the value of a setting."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{setting}='{path}' cannot be imported ({error}): expected MODULE:NAME on the Python path."
+        ) from error
 
 
 def make_task(name: str, **options: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from awavo.formal.certificate import PROVED, REFUTED, SUPPORTED, Assumption, Certificate, Evidence, digest
 from awavo.formal.cmdp import ExactCMDP, policy_q
@@ -32,13 +33,13 @@ def certify_improvement(
     for number, cmdp in enumerate(cmdps):
         highest = 1 / (1 - cmdp.discount)
         logits = 0.1 * rng.standard_normal(cmdp.signals.shape[1:])
-        policy = _softmax(logits)
+        policy = softmax(logits, axis=-1)
         q, values = policy_q(cmdp, policy)
         for t in range(iterations):
             excess = values[1:] @ cmdp.initial - cmdp.limits - tolerance
             violated = bool(excess.max() > 0)
             logits = logits + step_size * (-q[1 + excess.argmax()] if violated else utility(q[0], highest))
-            policy = _softmax(logits)
+            policy = softmax(logits, axis=-1)
             new_q, values = policy_q(cmdp, policy)
             change = float((new_q[0] - q[0]).min())
             if violated:
@@ -76,8 +77,3 @@ def certify_improvement(
         counterexample=None if holds else counter,
         inputs=digest(*(part for c in cmdps for part in c[:4]), iterations, step_size, tolerance, seed),
     )
-
-
-def _softmax(logits: Floats) -> Floats:
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)

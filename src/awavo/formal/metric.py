@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import softmax
 
 from awavo.formal.certificate import PROVED, REFUTED, UNDECIDED, Assumption, Certificate, Evidence, digest
 from awavo.transport import Defining, Linear, LinearForms, Polynomial, adaptive_gswd, draw_slices, root, unit_slices
@@ -106,7 +107,7 @@ def _attack(distance: Distance, dim: int, seed: int) -> Attack:
 
     def distances(params):
         points, logits = params
-        weights = jax.nn.softmax(logits)
+        weights = jax.nn.softmax(logits, axis=-1)
         points = jnp.concatenate([points, points[:1, ::-1], -points[:1]])
         weights = jnp.concatenate([weights, weights[:1, ::-1], weights[:1]])
         first, second = _PAIRS.T
@@ -140,7 +141,7 @@ def _attack(distance: Distance, dim: int, seed: int) -> Attack:
     return Attack(
         float(best[worst]),
         at[0][worst],
-        _softmax(at[1][worst]),
+        softmax(at[1][worst], axis=-1),
         float(np.max(-found)),
         float(asymmetry.max()),
         float(np.abs(found[:, 4]).max()),
@@ -256,11 +257,6 @@ def invisible_pair(slices: np.ndarray) -> dict[str, Any] | None:
         atoms = np.concatenate([atoms + across, atoms - across])
         signs = np.concatenate([signs, -signs])
     return {"first": atoms[signs > 0], "second": atoms[signs < 0]}
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
 
 
 def _marks(instance: SliceInstance, seed: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from awavo.algorithms.orpo_dr import OrpoDrState, critic_quantiles
+from awavo.algorithms.orpo_dr import OrpoDrState, critic_quantiles, return_bounds
 from awavo.formal.bellman import certify_contraction, certify_fixed_point, certify_projection
 from awavo.formal.calibration import certify_calibration
 from awavo.formal.certificate import PROVED, REFUTED, SUPPORTED, UNDECIDED, Assumption, Certificate, Evidence, digest
@@ -150,8 +150,6 @@ def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[
 
 def _ranges(subject: Subject, delivered: int | None) -> list[tuple[float, float]]:
     """The unit range, and the return ranges this run's likelihoods were computed on."""
-    from awavo.algorithms.orpo_dr import return_bounds
-
     state = subject.states[0 if delivered is None else list(subject.seeds).index(delivered)]
     if not isinstance(state, OrpoDrState):
         return [(0.0, 1.0)]

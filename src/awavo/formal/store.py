@@ -13,7 +13,7 @@ from awavo.formal.run_certificates import Findings, Plan
 __all__ = ["FORMAT", "favourable", "read_plan", "recheck", "record"]
 
 FORMAT = 1
-_FATAL = ("safety", "operator", "metric")
+_FATAL = ("operator", "metric")
 
 
 def record(findings: Findings, plan: Plan, stamp: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,9 +34,7 @@ def record(findings: Findings, plan: Plan, stamp: Mapping[str, Any]) -> dict[str
 
 def favourable(content: Mapping[str, Any]) -> bool:
     """Whether a policy is certified safe and nothing its method rests on is refuted."""
-    broken = [
-        c["name"] for c in content["certificates"] if c["verdict"] == REFUTED and c["name"].split(".")[0] in _FATAL[1:]
-    ]
+    broken = any(c["verdict"] == REFUTED and c["name"].split(".")[0] in _FATAL for c in content["certificates"])
     return content["delivered_seed"] is not None and not broken
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from awavo.formal.bellman import project_quantiles
 from awavo.formal.cmdp import ExactCMDP
@@ -78,7 +79,7 @@ def tabular_orpo(
     atoms = None if quantiles is None else np.full((*signals.shape, quantiles), 0.5 * highest)
     reached = np.argsort(-transition, -1)[..., : int((transition > 0).sum(-1).max())]
     chances, drawn = np.take_along_axis(transition, reached, -1), np.zeros_like(transition)
-    policy = _softmax(logits)
+    policy = softmax(logits, axis=-1)
     rows = np.arange(batch)
     for _ in range(iterations):
         exact_q, exact_values = _critic(transition, signals, policy, discount)
@@ -102,15 +103,10 @@ def tabular_orpo(
         direction = np.where(violated[:, None, None], -q[rows, 1 + worst], utility(q[:, 0], highest))
         logits += step_size * direction
         logits -= logits.max(-1, keepdims=True)
-        policy = _softmax(logits)
+        policy = softmax(logits, axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_feasible = feasible_totals / num_feasible[:, None]
     return Iterates(totals / iterations, mean_feasible, num_feasible, policy)
-
-
-def _softmax(logits: Floats) -> Floats:
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
 
 
 def _critic(transition: Floats, signals: Floats, policy: Floats, discount: float) -> tuple[Floats, Floats]:

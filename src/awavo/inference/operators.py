@@ -23,7 +23,6 @@ For log, lam = temperature * range: the range is covered for p >= exp(-1 / tempe
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ import numpy as np
 from jaxtyping import Array
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
+from awavo.registry import import_named
 
 __all__ = ["OPERATORS", "Operator", "check_operator", "make_operator", "operator_from_maps"]
 
@@ -98,13 +98,7 @@ def make_operator(name: str, *, temperature: float = 0.002, kappa: float = 0.1) 
 
 
 def _import_operator(path: str) -> Operator:
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"operator='{path}' cannot be imported ({error}): expected MODULE:NAME on the Python path."
-        ) from error
+    found = import_named(path, "operator")
     if not isinstance(found, Operator):
         raise InputError(f"operator='{path}' is not an operator: build it with awavo.operator_from_maps.")
     return found
