@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "awavo"
-BASE = {"types", "config", "errors", "registry", "baseline_configs"}
+BASE = {"types", "config", "errors", "registry", "baseline_configs", "awavo_config"}
 ALLOWED = {
     "transport": set(),
     "networks": set(),
@@ -20,6 +20,7 @@ ALLOWED = {
     "errors": set(),
     "config": set(),
     "baseline_configs": set(),
+    "awavo_config": set(),
     "registry": set(),
     "provenance": set(),
 }

@@ -146,6 +146,7 @@ class Run:
         one = dataclasses.replace(config, seeds=1)
         template = jax.eval_shape(lambda: make_runner(one, problem).states[0])
         self.states = [restore(seed_arrays(checkpoint, s), template, checkpoint.path).algorithm for s in self.seeds]
+        self._decide = jax.jit(problem.algorithm.decide, static_argnums=4)
         self._act = jax.jit(problem.algorithm.act, static_argnums=3)
 
     @property
@@ -153,8 +154,13 @@ class Run:
         """Metrics, episodes and evaluation as tables."""
         return load_run(self.path)
 
-    def act(self, obs: Any, *, seed: int | None = None, greedy: bool = True, key: Any = None) -> np.ndarray:
-        """Choose actions for one observation or a batch `[B, d]`, with the policy of one seed (default: the first)."""
+    def act(
+        self, obs: Any, *, seed: int | None = None, greedy: bool = True, key: Any = None, planner: bool = True
+    ) -> np.ndarray:
+        """Choose actions for one observation or a batch `[B, d]`, with the policy of one seed (default: the first).
+
+        An algorithm with a planner plans from scratch; `planner=False` asks its actor alone.
+        """
         seed = self.seeds[0] if seed is None else seed
         if seed not in self.seeds:
             raise InputError(f"this run has no seed {seed}: it has {self.seeds[0]} to {self.seeds[-1]}.")
@@ -165,14 +171,17 @@ class Run:
         if not greedy and key is None:
             raise InputError("a stochastic action needs a random key: pass key=jax.random.key(0).")
         batch = np.atleast_2d(obs)
-        action, _ = self._act(
-            jax.random.key(0) if key is None else key, self.states[seed - self.seeds[0]], batch, greedy
-        )
+        key = jax.random.key(0) if key is None else key
+        state = self.states[seed - self.seeds[0]]
+        if planner:
+            action = self._decide(key, state, batch, self.problem.algorithm.begin(len(batch)), greedy)[0]
+        else:
+            action = self._act(key, state, batch, greedy)[0]
         return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
 
-    def evaluate(self, episodes: int = 100, *, seed: int = EVALUATION_SEED) -> dict[str, Any]:
+    def evaluate(self, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
         """Evaluate every seed, greedy and stochastic, on fresh environments; write and return evaluation.json."""
-        result = evaluate(self, episodes, seed=seed)
+        result = evaluate(self, episodes, seed=seed, planner=planner)
         write_json(self.path / "evaluation.json", result)
         return result
 
@@ -197,14 +206,17 @@ class Run:
         return path
 
 
-def evaluate(run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED) -> dict[str, Any]:
-    """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic."""
+def evaluate(run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
+    """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
+
+    With `planner=False` an algorithm that plans acts with its actor alone.
+    """
     if episodes < 1:
         raise InputError(f"episodes={episodes} must be >= 1.")
     result = {}
     for name, greedy in (("greedy", True), ("stochastic", False)):
         began = time.perf_counter()
-        totals = _episodes(run, episodes, greedy, seed)
+        totals = _episodes(run, episodes, greedy, seed, planner)
         result[name] = evaluation_summary(
             np.stack([t.returns for t in totals]),
             np.stack([t.costs for t in totals]),
@@ -245,19 +257,26 @@ def certify(
     )
 
 
-def _episodes(run: Run, episodes: int, greedy: bool, seed: int) -> list[Any]:
+def _episodes(run: Run, episodes: int, greedy: bool, seed: int, planner: bool = True) -> list[Any]:
     problem = run.problem
+    algorithm = problem.algorithm if planner else problem.algorithm._replace(start=None, plan=None)
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), s), greedy) for s in run.seeds]
     if problem.env is not None:
-        play = jax.jit(evaluate_env(problem.env, problem.algorithm, episodes, greedy))
+        play = jax.jit(evaluate_env(problem.env, algorithm, episodes, greedy))
         return [jax.tree.map(np.asarray, play(k, state)) for k, state in zip(keys, run.states, strict=True)]
     assert problem.make_host is not None
     host = problem.make_host()
-    act = jax.jit(lambda key, state, obs: problem.algorithm.act(key, state, obs, greedy)[0])
+    fresh = algorithm.begin(host.num_envs)
+
+    @jax.jit
+    def decide(key, state, obs, memory):
+        action, _, memory = algorithm.decide(key, state, obs, memory, greedy)
+        return action, memory
+
     try:
         return [
             evaluate_host(
-                host, lambda k, obs, s=state: np.asarray(act(k, s, obs)), episodes, seed + 2 * number + greedy
+                host, lambda k, obs, m, s=state: decide(k, s, obs, m), fresh, episodes, seed + 2 * number + greedy
             )
             for number, state in zip(run.seeds, run.states, strict=True)
         ]

@@ -120,7 +120,7 @@ def evaluate(args: Any) -> int:
 
     enable_cache()
     run = api.load(args.run_folder, trust=args.trust)
-    result = run.evaluate(args.episodes, seed=args.seed)
+    result = run.evaluate(args.episodes, seed=args.seed, planner=args.planner)
     shown = result["stochastic" if args.stochastic else "greedy"]
     if args.json:
         _emit({"run": str(args.run_folder), "policy": "stochastic" if args.stochastic else "greedy", **shown})

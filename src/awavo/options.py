@@ -87,6 +87,7 @@ class Evaluate:
     seed: Annotated[int, arg(help="seed of the evaluation")] = 1_000_003
     stochastic: Annotated[bool, arg(help="report the stochastic policy (both are always written)")] = False
     trust: Trust = False
+    planner: Annotated[bool, arg(help="decide by inference where the algorithm can; else by its actor alone")] = True
     device: OmitArgPrefixes[Device] = field(default_factory=Device)
     json: Json = False
 

@@ -31,6 +31,12 @@ TASKS = {
 }
 
 ALGORITHMS = {
+    "awavo": Entry(
+        "awavo.algorithms.awavo:awavo",
+        "inference over action sequences by A-GSWD, ensemble model, ORPO-DR",
+        "AWaVO 2024, Algorithm 2",
+        "awavo.awavo_config:AwavoConfig",
+    ),
     "orpo-dr": Entry(
         "awavo.algorithms.orpo_dr:orpo_dr",
         "rectified policy optimisation, quantile critics",

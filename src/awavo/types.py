@@ -123,11 +123,27 @@ class Algorithm(NamedTuple):
     `init(key) -> State`; `act(key, state, obs, greedy) -> (action, extras)`, batched over environments;
     `learn(key, state, rollout) -> (State, Info)`. State holds arrays only; Info holds scalars that become
     metrics by field name.
+
+    An algorithm that decides by inference has a planner too, which then takes the place of `act`:
+    `start(num_envs) -> Memory` and `plan(key, state, obs, memory, greedy) -> (action, extras, Memory)`, where Memory
+    is what it keeps of each environment from one step of an episode to the next, the environment being the first axis.
     """
 
     init: Callable[[Array], Any]
     act: Callable[[Array, Any, Array, bool], tuple[Array, Any]]
     learn: Callable[[Array, Any, Rollout], tuple[Any, Any]]
+    start: Callable[[int], Any] | None = None
+    plan: Callable[[Array, Any, Array, Any, bool], tuple[Array, Any, Any]] | None = None
+
+    def begin(self, num_envs: int) -> Any:
+        """Memory at the start of an episode in each environment; `()` without a planner."""
+        return () if self.start is None else self.start(num_envs)
+
+    def decide(self, key: Any, state: Any, obs: Any, memory: Any, greedy: bool) -> tuple[Any, Any, Any]:
+        """Return action, extras and memory, from the planner where there is one."""
+        if self.plan is None:
+            return *self.act(key, state, obs, greedy), memory
+        return self.plan(key, state, obs, memory, greedy)
 
 
 class Estimate(NamedTuple):

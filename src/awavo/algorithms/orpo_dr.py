@@ -25,6 +25,7 @@ measured in docs/orpo_dr.md:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +42,17 @@ from awavo.networks import Actor, QuantileCritic, RunningStatistics, actor, norm
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
-__all__ = ["Learner", "OrpoDrInfo", "OrpoDrState", "SignalBounds", "critic_quantiles", "orpo_dr", "return_bounds"]
+__all__ = [
+    "Learner",
+    "OrpoDrInfo",
+    "OrpoDrState",
+    "SignalBounds",
+    "critic_quantiles",
+    "current_weights",
+    "log_optimality_fn",
+    "orpo_dr",
+    "return_bounds",
+]
 
 
 class Learner(NamedTuple):
@@ -98,6 +109,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
     discrete = isinstance(spec.action_space, Discrete)
     limits = spec.cost_limits
     likelihood = operator or make_operator(config.operator, temperature=config.temperature, kappa=config.kappa)
+    log_optimality = log_optimality_fn(config, likelihood)
     actor_optimizer = adam(config.actor_lr, config.max_grad_norm)
     critic_optimizer = adam(config.critic_lr, config.max_grad_norm)
 
@@ -227,6 +239,12 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         loss = -jnp.mean(expected + config.entropy * entropy)
         return loss, (jnp.mean(entropy), clip_rate)
 
+    return Algorithm(init, act, learn)
+
+
+def log_optimality_fn(config: OrpoDrConfig, likelihood: Operator) -> Callable[..., tuple[Array, Array]]:
+    """Build `f(means [..., 1 + C], weights, bounds)`: w_r log p(O_r) + sum_i w_i log p(O_gi), and the clip rate."""
+
     def log_optimality(means: Float[Array, "... 1+C"], weights: Array, bounds: SignalBounds) -> tuple[Array, Array]:
         low, high = return_bounds(bounds, config)
         clipped = jnp.clip(means, low, high)
@@ -235,7 +253,13 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         costs = likelihood.cost_log_likelihood(clipped[..., 1:], low[1:], high[1:])
         return weights[0] * reward + costs @ weights[1:], clip_rate
 
-    return Algorithm(init, act, learn)
+    return log_optimality
+
+
+def current_weights(state: OrpoDrState, spec: EnvSpec, config: OrpoDrConfig) -> Float[Array, " 1+C"]:
+    """(w_r, w_1, .., w_C) of the branch that the last finished episodes select."""
+    violated = cost_estimate(state.window) > jnp.asarray(spec.cost_limits) + config.tolerance
+    return _branch_weights(state.cost_weights, violated, config)
 
 
 def critic_quantiles(state: OrpoDrState, obs: Array, action: Array) -> Float[Array, "... 1+C M"]:

@@ -5,6 +5,7 @@ from awavo.networks.distributions import Categorical, SquashedGaussian
 from awavo.networks.mlp import MLP, mlp
 from awavo.networks.normalizer import RunningStatistics, normalize, running_statistics, update_statistics
 from awavo.networks.policy import Actor, actor
+from awavo.networks.slicing import SlicingHead, diversity_loss, slicing_head
 
 __all__ = [
     "MLP",
@@ -12,11 +13,14 @@ __all__ = [
     "Categorical",
     "QuantileCritic",
     "RunningStatistics",
+    "SlicingHead",
     "SquashedGaussian",
     "actor",
+    "diversity_loss",
     "mlp",
     "normalize",
     "quantile_critic",
     "running_statistics",
+    "slicing_head",
     "update_statistics",
 ]

@@ -21,12 +21,16 @@ class MLP(eqx.Module):
     biases: tuple[Float[Array, ...], ...]
     activation: str = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "... d"]) -> Float[Array, "... k"]:
-        """Return the output layer's values."""
+    def hidden(self, x: Float[Array, "... d"]) -> Float[Array, "... h"]:
+        """Return the values of the last hidden layer."""
         activate = getattr(jax.nn, self.activation)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = activate(x @ weight + bias)
-        return x @ self.weights[-1] + self.biases[-1]
+        return x
+
+    def __call__(self, x: Float[Array, "... d"]) -> Float[Array, "... k"]:
+        """Return the output layer's values."""
+        return self.hidden(x) @ self.weights[-1] + self.biases[-1]
 
 
 def mlp(key: Array, sizes: Sequence[int], *, activation: str = "relu", output_scale: float = 1.0) -> MLP:

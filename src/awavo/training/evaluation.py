@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.training.host_loop import VectorHost
-from awavo.training.rollout import EpisodeTotals, add_step, start_worker, zero_totals
+from awavo.training.rollout import EpisodeTotals, add_step, renew, start_worker, zero_totals
 from awavo.types import Algorithm, Env
 
 __all__ = ["Episodes", "evaluate_env", "evaluate_host"]
@@ -35,20 +35,21 @@ def evaluate_env(
         worker = start_worker(reset_key, env, num_episodes)
 
         def step(carry, key):
-            env_state, obs, running, totals = carry
+            env_state, obs, running, totals, memory = carry
             act_key, env_key = jax.random.split(key)
-            action, _ = algorithm.act(act_key, state, obs, greedy)
+            action, _, memory = algorithm.decide(act_key, state, obs, memory, greedy)
             keys = jax.random.split(env_key, num_episodes)
             env_state, out = jax.vmap(env.step, (0, 0, 0, None))(keys, env_state, action, env.params)
             counted = add_step(totals, out.reward, out.costs)
             totals = jax.tree.map(lambda new, old: _where(running, new, old), counted, totals)
-            return (env_state, out.obs, running & ~(out.terminated | out.truncated), totals), None
+            return (env_state, out.obs, running & ~(out.terminated | out.truncated), totals, memory), None
 
         carry = (
             worker.env_state,
             worker.obs,
             jnp.ones(num_episodes, bool),
             zero_totals(num_episodes, env.spec.num_costs),
+            algorithm.begin(num_episodes),
         )
         carry, _ = jax.lax.scan(step, carry, jax.random.split(step_key, env.spec.horizon))
         return carry[3]
@@ -61,9 +62,16 @@ def _where(mask: Array, new: Array, old: Array) -> Array:
 
 
 def evaluate_host(
-    host: VectorHost, act: Callable[[Array, np.ndarray], np.ndarray], num_episodes: int, seed: int
+    host: VectorHost,
+    decide: Callable[[Array, np.ndarray, Any], tuple[Any, Any]],
+    fresh: Any,
+    num_episodes: int,
+    seed: int,
 ) -> Episodes:
-    """Run whole episodes, the same number in each of the E environments, so that short ones are not favoured."""
+    """Run whole episodes, the same number in each of the E environments, so that short ones are not favoured.
+
+    `decide(key, obs, memory)` returns actions and the planner's memory, which is `fresh` where an episode starts.
+    """
     quota = -(-num_episodes // host.num_envs)
     obs = host.reset(seed)
     num_costs = host.spec.num_costs
@@ -71,9 +79,10 @@ def evaluate_host(
     played = np.zeros(host.num_envs, int)
     rows: list[np.ndarray] = []
     key = jax.random.key(seed)
-    step = 0
+    step, memory = 0, fresh
     while played.min() < quota:
-        out = host.step(act(jax.random.fold_in(key, step), obs))
+        action, memory = decide(jax.random.fold_in(key, step), obs, memory)
+        out = host.step(np.asarray(action))
         step += 1
         totals += np.concatenate([out.reward[:, None], np.ones((host.num_envs, 1)), out.costs], 1)
         done = np.asarray(out.terminated | out.truncated)
@@ -82,6 +91,7 @@ def evaluate_host(
                 rows.append(totals[e].copy())
             played[e] += 1
         totals[done] = 0
+        memory = renew(done, fresh, memory) if done.any() else memory
         obs = np.asarray(out.obs)
     table = np.stack(rows)
     return Episodes(table[:, 0], table[:, 2:], table[:, 1])

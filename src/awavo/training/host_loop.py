@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from awavo.training.loop import ChunkOutput, TrainState, summarize
+from awavo.training.rollout import renew
 from awavo.types import Algorithm, EnvSpec, Rollout, Timestep
 
 __all__ = ["HostRunner", "VectorHost"]
@@ -48,7 +49,8 @@ class HostRunner:
         self._seeds = list(seeds)
         self._make_host = make_host
         self._length = rollout_length
-        self._act = jax.jit(algorithm.act, static_argnums=3)
+        self._decide = jax.jit(algorithm.decide, static_argnums=4)
+        self._begin = algorithm.begin
         self._learn = jax.jit(algorithm.learn, donate_argnums=1)
         init = jax.jit(lambda seed: _init(seed, algorithm))
         self._states: list[TrainState] = [init(np.int32(seed)) for seed in seeds]
@@ -82,7 +84,9 @@ class HostRunner:
         for _ in range(num_iterations):
             state = self._states[index]
             if self._running[index] is None:
-                self._running[index] = _Episodes(self._make_host(), self._seeds[index], int(state.iteration))
+                host = self._make_host()
+                fresh = self._begin(host.num_envs)
+                self._running[index] = _Episodes(host, self._seeds[index], int(state.iteration), fresh)
             episodes = self._running[index]
             assert episodes is not None
             rollout_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
@@ -100,16 +104,17 @@ class HostRunner:
         steps = []
         for step_key in jax.random.split(key, self._length):
             obs = episodes.obs
-            action, extras = self._act(step_key, state, obs, False)
+            action, extras, episodes.memory = self._decide(step_key, state, obs, episodes.memory, False)
             steps.append(episodes.step(obs, np.asarray(action), jax.tree.map(np.asarray, extras)))
         return jax.tree.map(lambda *leaves: np.stack(leaves), *steps)
 
 
 class _Episodes:
-    """The environments of one seed and the totals of their running episodes."""
+    """The environments of one seed, the totals of their running episodes and the planner's memory of them."""
 
-    def __init__(self, host: VectorHost, seed: int, iteration: int):
+    def __init__(self, host: VectorHost, seed: int, iteration: int, fresh: Any):
         self.host = host
+        self.memory = self._fresh = fresh
         start = np.random.SeedSequence([seed, iteration]).generate_state(1)[0]
         self.obs = host.reset(int(start % (2**31 - host.num_envs)))
         self._returns = np.zeros(host.num_envs, np.float32)
@@ -129,6 +134,7 @@ class _Episodes:
         self._returns = np.where(done, 0, self._returns).astype(np.float32)
         self._costs = np.where(done[:, None], 0, self._costs).astype(np.float32)
         self._length = np.where(done, 0, self._length).astype(np.int32)
+        self.memory = renew(done, self._fresh, self.memory) if done.any() else self.memory
         self.obs = np.asarray(out.obs)
         return row
 

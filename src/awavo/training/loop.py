@@ -81,7 +81,7 @@ def init_fn(env: Env, algorithm: Algorithm, num_envs: int) -> Callable[[Array], 
 
     def init(seed):
         algorithm_key, worker_key, key = jax.random.split(jax.random.key(seed), 3)
-        worker = start_worker(worker_key, env, num_envs)
+        worker = start_worker(worker_key, env, num_envs, algorithm.begin(num_envs))
         return TrainState(key, jnp.zeros((), jnp.int32), algorithm.init(algorithm_key), worker)
 
     return init

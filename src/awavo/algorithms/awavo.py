@@ -1,0 +1,235 @@
+r"""AWaVO: adaptive sliced Wasserstein variational optimization (Algorithm 2 of the paper).
+
+.. code-block:: text
+
+    repeat
+      for t = 0 .. T-1
+    4     p_D(theta): judge the ensemble on the new transitions, then train it          (parameter identification)
+    5     {actor, critics} <- ORPO-DR, Algorithm 1                                         (policy updating)
+    6     q(a) <- argmin A-GSWD_k(q(a), p(O|tau)), slices from the actor's second head     (inference execution)
+    7     a_t ~ q, execute, observe
+
+`plan` is lines 6 and 7, `learn` lines 4 and 5, after which the actor moves to the stored posteriors by the same A-GSWD
+and the slicing head ascends it. `act` is the actor alone. Docs: docs/awavo.md, with the deviations from the paper.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from awavo.algorithms import replay as ring
+from awavo.algorithms.amortize import Posteriors, amortize, ascend_slices, empty_posteriors, posterior_rows, store
+from awavo.algorithms.optimize import adam
+from awavo.algorithms.orpo_dr import OrpoDrInfo, OrpoDrState, current_weights, log_optimality_fn, orpo_dr
+from awavo.awavo_config import AwavoConfig
+from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
+from awavo.inference.identification import assess
+from awavo.inference.operators import Operator, make_operator
+from awavo.inference.planner import Beliefs, planner, slice_shape, start_plan, to_box
+from awavo.networks import SlicingHead, normalize, slicing_head
+from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
+
+__all__ = ["AwavoInfo", "AwavoState", "PlanRecord", "awavo"]
+
+
+class AwavoState(NamedTuple):
+    """ORPO-DR's state, the model, the slicing head, and the posteriors the actor is pulled to."""
+
+    orpo: OrpoDrState
+    model: Ensemble
+    head: SlicingHead
+    head_opt: Any
+    amortize_opt: Any
+    posteriors: Posteriors
+
+
+class PlanRecord(NamedTuple):
+    """What `learn` needs of a decision: q before and after, the target measure, and how peaked it was."""
+
+    before: Array
+    after: Array
+    target: Array
+    weights: Array
+    effective_size: Array
+    distance: Array
+
+
+class AwavoInfo(NamedTuple):
+    """Metrics of one `learn`: those of ORPO-DR, of the model and of the inference."""
+
+    critic_loss: Array
+    actor_loss: Array
+    entropy: Array
+    kl: Array
+    feasible: Array
+    cost_estimate: Array
+    cost_weight: Array
+    clip_rate: Array
+    num_reward_updates: Array
+    num_rectified_updates: Array
+    skipped_updates: Array
+    model_loss: Array
+    model_coverage: Array
+    model_pit_error: Array
+    member_weight: Array
+    effective_size: Array
+    plan_distance: Array
+    amortize_loss: Array
+    slice_distance: Array
+
+
+def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) -> Algorithm:
+    """Build AWaVO for a task; `operator` replaces the one named in the configuration."""
+    likelihood = operator or make_operator(config.operator, temperature=config.temperature, kappa=config.kappa)
+    orpo = orpo_dr(spec, config, likelihood)
+    discrete = isinstance(spec.action_space, Discrete)
+    log_optimality = log_optimality_fn(config, likelihood)
+    dynamics = ensemble(
+        spec,
+        config.num_members,
+        config.model_hidden,
+        config.model_lr,
+        config.model_weight_decay,
+        config.prior_scale,
+        config.model_activation,
+    )
+    decide = planner(spec, config)
+    head_optimizer, amortize_optimizer = (
+        adam(lr, config.max_grad_norm) for lr in (config.slice_lr, config.amortize_lr)
+    )
+
+    def init(key: Array) -> AwavoState:
+        orpo_key, model_key, head_key = jax.random.split(key, 3)
+        base = orpo.init(orpo_key)
+        head: Any = slicing_head(head_key, config.hidden[-1], *slice_shape(spec, config))
+        actor_params: Any = base.learner.actor
+        return AwavoState(
+            base,
+            dynamics.init(model_key),
+            head,
+            head_optimizer.init(head),
+            amortize_optimizer.init(actor_params),
+            empty_posteriors(spec, config),
+        )
+
+    def act(key: Array, state: AwavoState, obs: Array, greedy: bool) -> tuple[Array, Any]:
+        action, _ = orpo.act(key, state.orpo, obs, greedy)
+        return action, ()
+
+    def start(num_envs: int) -> Array:
+        plan = start_plan(spec, config)
+        return jnp.broadcast_to(plan, (num_envs, *plan.shape))
+
+    def plan(key: Array, state: AwavoState, obs: Array, memory: Array, greedy: bool) -> tuple[Array, PlanRecord, Array]:
+        slice_key, plan_key, pick_key, warm_key = jax.random.split(key, 4)
+        slices = choose_slices(slice_key, state, obs)
+        keys = jax.random.split(plan_key, obs.shape[0])
+        result = jax.vmap(decide, (0, None, 0, 0, 0))(keys, beliefs(state), obs, memory, slices)
+        first = result.plan[:, 0] if discrete else result.plan[:, :, 0]
+        action = pick(pick_key, first, greedy)
+        if not greedy:
+            warm = state.orpo.replay.added < config.warmup_steps
+            action = jnp.where(warm, random_action(warm_key, obs.shape[0]), action)
+        record = PlanRecord(
+            result.before[:, 0] if discrete else result.before,
+            result.plan[:, 0] if discrete else result.plan,
+            result.target[:, 0] if discrete else result.target,
+            result.weights,
+            result.effective_size,
+            result.distance,
+        )
+        return action, record, result.plan
+
+    def pick(key: Array, first: Array, greedy: bool) -> Array:
+        """The first action of q: of `[E, A]` probabilities, or of `[E, P, d]` particles."""
+        if discrete:
+            return jnp.argmax(first, -1) if greedy else jax.random.categorical(key, jnp.log(first + 1e-9))
+        if greedy:
+            return to_box(spec.action_space, first.mean(1))
+        chosen = jax.random.randint(key, (first.shape[0], 1, 1), 0, first.shape[1])
+        return to_box(spec.action_space, jnp.take_along_axis(first, chosen, 1)[:, 0])
+
+    def random_action(key: Array, num: int) -> Array:
+        if discrete:
+            return jax.random.randint(key, (num,), 0, spec.action_space.num)
+        unit = jax.random.uniform(key, (num, spec.action_space.dim), minval=-1.0, maxval=1.0)
+        return to_box(spec.action_space, unit)
+
+    def choose_slices(key: Array, state: AwavoState, obs: Array) -> Float[Array, "E L c"]:
+        if config.slices == "random":
+            return jax.random.normal(key, (obs.shape[0], *slice_shape(spec, config)))
+        return state.head(state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs)))
+
+    def beliefs(state: AwavoState) -> Beliefs:
+        learner, stats = state.orpo.learner, state.orpo.obs_stats
+
+        def values(obs):
+            obs = normalize(stats, obs)
+            dist = learner.actor(obs)
+            if discrete:
+                every = learner.target_critic.all_actions(obs).mean(-1)
+                return jnp.einsum("...a,...as->...s", jnp.exp(dist.log_probs()), every)
+            return learner.target_critic(obs, dist.mode()).mean(-1)
+
+        return Beliefs(
+            lambda obs, action: dynamics.predict(state.model, obs, action),
+            state.model.log_weights(),
+            lambda obs: learner.actor(normalize(stats, obs)),
+            values,
+            lambda signals: log_optimality(signals, current_weights(state.orpo, spec, config), state.orpo.bounds)[0],
+        )
+
+    def learn(key: Array, state: AwavoState, rollout: Rollout) -> tuple[AwavoState, AwavoInfo]:
+        model_key, orpo_key, amortize_key = jax.random.split(key, 3)
+        base, info = orpo.learn(orpo_key, state.orpo, rollout)
+        model, judged, losses = identify(model_key, state, base.replay, rollout)
+        state = state._replace(orpo=base, model=model)
+        if config.planning == "off":
+            none = jnp.zeros(())
+            return state, summary(info, model, judged, losses, none, none, none, none)
+        record: PlanRecord = rollout.extras
+        state = state._replace(posteriors=store(state.posteriors, posterior_rows(rollout, spec)))
+        state, amortize_loss = amortize(amortize_key, state, spec, config, amortize_optimizer)
+        state, slice_distance = ascend_slices(state, rollout, spec, config, head_optimizer)
+        return state, summary(
+            info,
+            model,
+            judged,
+            losses,
+            record.effective_size.mean(),
+            record.distance.mean(),
+            amortize_loss,
+            slice_distance,
+        )
+
+    def identify(key: Array, state: AwavoState, replay: ring.Replay, rollout: Rollout):
+        """Line 4: judge the members on transitions they have not seen, then train them on all stored ones."""
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs))
+        model, judged = assess(dynamics, state.model, *flat)
+        model = dynamics.observe(model, flat[0], flat[2])
+        stored = jnp.minimum(replay.added, config.replay_capacity)
+
+        def update(model, key):
+            rows = jax.random.randint(key, (config.num_members, config.model_batch), 0, stored)
+            data = jax.tree.map(lambda x: x[rows], replay.data)
+            reward, costs = data.signals[..., 0], data.signals[..., 1:]
+            weight = bootstrap_weights(rows) if config.num_members > 1 else jnp.ones(rows.shape)
+            batch = ModelBatch(data.obs, data.action, reward, costs, data.next_obs, data.terminated, weight)
+            return dynamics.train_step(model, batch)
+
+        model, losses = jax.lax.scan(update, model, jax.random.split(key, config.model_updates))
+        return model, judged, losses
+
+    def summary(info: OrpoDrInfo, model, judged, losses, size, distance, amortize_loss, slice_distance) -> AwavoInfo:
+        return AwavoInfo(
+            *info, losses[-1].mean(), judged.coverage, judged.pit_error, jnp.exp(model.log_weights()).max(), size,
+            distance, amortize_loss, slice_distance,
+        )  # fmt: skip
+
+    if config.planning == "off":
+        return Algorithm(init, act, learn)
+    return Algorithm(init, act, learn, start, plan)

@@ -1,0 +1,237 @@
+r"""Wasserstein variational inference: a measure moved towards a likelihood-weighted one by A-GSWD.
+
+One engine for action sequences, parameters and states. Candidates :math:`A_k` with log-likelihoods :math:`\ell_k`
+carry the target measure
+
+.. math::  \nu = \sum_k w_k \delta(A_k), \qquad w_k \propto \exp(\ell_k / T),
+
+and q, particles or categorical probabilities, descends :math:`f(q) = \text{A-GSWD}_p^p(q, \nu)`. As f is zero at the
+target, the length of a step follows from its value (Polyak 1987), whatever the scale of the space:
+
+.. math::  q \leftarrow q - \eta\, \frac{f(q)}{\lVert \nabla f(q) \rVert^2} \nabla f(q),
+
+with :math:`\eta` the degree at which f vanishes there. Probabilities enter f convexly; particles do not, and a step of
+theirs that does not lower f is taken back and shortened.
+
+With KL in place of A-GSWD q is the target itself: its categorical marginals, or candidates drawn by weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from awavo.transport import adaptive_gswd
+from awavo.transport.defining import Defining
+from awavo.transport.staircase import power_cost
+
+__all__ = [
+    "Posterior",
+    "categorical_gswd",
+    "effective_sample_size",
+    "infer",
+    "move_particles",
+    "move_probabilities",
+    "tempered_weights",
+]
+
+_BISECTIONS = 40
+
+
+class Posterior(NamedTuple):
+    """Particles of equal weight, and how they came about."""
+
+    particles: Float[Array, "P D"]
+    effective_size: Float[Array, ""]
+    temperature: Float[Array, ""]
+    distance: Float[Array, ""]
+
+
+def effective_sample_size(weights: Float[Array, " K"]) -> Float[Array, ""]:
+    """Return 1 / sum of squares: K for uniform weights, 1 for a single one."""
+    return 1.0 / jnp.sum(weights**2, -1)
+
+
+def tempered_weights(
+    log_likelihood: Float[Array, " K"], target_size: float | Array, minimum: float = 0.0
+) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+    """Return weights of effective size `target_size`, and their temperature, which is at least `minimum`.
+
+    The effective size grows with the temperature, so bisection finds it. Equal likelihoods give equal weights.
+    """
+    centred = log_likelihood - jnp.max(log_likelihood)
+    spread = jnp.maximum(jnp.std(centred), 1e-12)
+
+    def halve(_, bracket):
+        low, high = bracket
+        middle = (low + high) / 2
+        size = effective_sample_size(jax.nn.softmax(centred / (spread * jnp.exp(middle))))
+        small = size < target_size
+        return jnp.where(small, middle, low), jnp.where(small, high, middle)
+
+    bracket = (jnp.asarray(-30.0, centred.dtype), jnp.asarray(8.0, centred.dtype))
+    temperature = spread * jnp.exp(jax.lax.fori_loop(0, _BISECTIONS, halve, bracket)[1])
+    temperature = jnp.maximum(temperature, minimum)
+    return jax.nn.softmax(centred / temperature), temperature
+
+
+def _descend(
+    value_and_grad: Callable[[Array], tuple[Array, Array]],
+    project: Callable[[Array], Array],
+    start: Float[Array, "*rows ..."],
+    num_steps: int,
+    power: float,
+    convex: bool,
+) -> tuple[Array, Array]:
+    """Polyak steps, one length for each row.
+
+    Where f is convex each brings q nearer to the target even if f rises (it has kinks); otherwise a step that does not
+    lower a row's value is taken back and shortened.
+    """
+    value, grad = value_and_grad(start)
+    axes = tuple(range(value.ndim, start.ndim))
+
+    def wide(x):
+        return x.reshape(x.shape + (1,) * len(axes))
+
+    def step(carry, _):
+        x, value, grad, share = carry
+        length = jnp.sum(grad**2, axes)
+        pace = share * power * value / jnp.where(length > 1e-20, length, jnp.inf)
+        trial = project(x - wide(pace) * grad)
+        trial_value, trial_grad = value_and_grad(trial)
+        better = (trial_value < value) | convex
+        x, grad = (jnp.where(wide(better), new, old) for new, old in ((trial, x), (trial_grad, grad)))
+        share = jnp.where(better, jnp.minimum(2 * share, 1.0), 0.3 * share)
+        return (x, jnp.where(better, trial_value, value), grad, share), None
+
+    (x, value, _, _), _ = jax.lax.scan(step, (start, value, grad, jnp.ones_like(value)), None, length=num_steps)
+    return x, value
+
+
+def move_particles(
+    particles: Float[Array, "P D"],
+    candidates: Float[Array, "K D"],
+    weights: Float[Array, " K"],
+    slices: Float[Array, "L c"],
+    *,
+    defining: Defining,
+    order: float = 2,
+    num_steps: int = 3,
+) -> tuple[Float[Array, "P D"], Float[Array, ""]]:
+    """Descend A-GSWD from the particles to the weighted candidates; return them and the distance left (to the p)."""
+    candidates, weights = jax.lax.stop_gradient((candidates, weights))
+
+    def distance(x):
+        return adaptive_gswd(x, candidates, slices, y_weights=weights, defining=defining, order=order)
+
+    return _descend(jax.value_and_grad(distance), lambda x: x, particles, num_steps, power=order, convex=False)
+
+
+def categorical_gswd(
+    probabilities: Float[Array, "*batch A"],
+    target: Float[Array, "*batch A"],
+    slices: Float[Array, "*batch L c"],
+    *,
+    defining: Defining,
+    order: float = 2,
+) -> Float[Array, "*batch"]:
+    r"""A-GSWD^p between two laws on the same A one-hot vectors, each pair with its own slices.
+
+    With the atoms sorted along a slice and cumulated F and G, the monotone coupling of so few atoms is written down,
+    :math:`\gamma_{ij} = (\min(F_i, G_j) - \max(F_{i-1}, G_{j-1}))_+`, faster than the general staircase.
+    """
+    num = probabilities.shape[-1]
+    features = defining.features(jnp.eye(num, dtype=probabilities.dtype))
+    flat = slices.reshape(-1, slices.shape[-1])
+    points = defining.project(features, flat).reshape(*slices.shape[:-1], num)
+    place = jnp.argsort(jax.lax.stop_gradient(points), -1)
+    points = jnp.take_along_axis(points, place, -1)
+
+    def levels(p):
+        ordered = jnp.take_along_axis(jnp.broadcast_to(p[..., None, :], points.shape), place, -1)
+        inner = jnp.cumsum(ordered, -1)[..., :-1]
+        ends = [jnp.zeros_like(inner[..., :1]), inner, jnp.ones_like(inner[..., :1])]
+        full = jnp.concatenate(ends, -1)
+        return full[..., :-1], full[..., 1:]
+
+    (f_low, f_high), (g_low, g_high) = levels(probabilities), levels(target)
+    top = jnp.minimum(f_high[..., :, None], g_high[..., None, :])
+    bottom = jnp.maximum(f_low[..., :, None], g_low[..., None, :])
+    costs = power_cost(points[..., :, None] - points[..., None, :], order)
+    return jnp.mean(jnp.sum(jnp.maximum(top - bottom, 0.0) * costs, (-2, -1)), -1)
+
+
+def move_probabilities(
+    probabilities: Float[Array, "N A"],
+    target: Float[Array, "N A"],
+    slices: Float[Array, "L c"],
+    *,
+    defining: Defining,
+    order: float = 2,
+    num_steps: int = 3,
+) -> tuple[Float[Array, "N A"], Float[Array, " N"]]:
+    """Descend A-GSWD in the probabilities of N independent categorical laws, which stay on the simplex."""
+    target = jax.lax.stop_gradient(target)
+    rows = jnp.broadcast_to(jax.lax.stop_gradient(slices), (probabilities.shape[0], *slices.shape))
+
+    def distance(p):
+        values = categorical_gswd(p, target, rows, defining=defining, order=order)
+        return jnp.sum(values), values
+
+    def rise(p):
+        (_, values), grad = jax.value_and_grad(distance, has_aux=True)(p)
+        return values, grad - jnp.mean(grad, -1, keepdims=True)
+
+    def project(p):
+        p = jnp.maximum(p, 1e-9)
+        return p / jnp.sum(p, -1, keepdims=True)
+
+    # Moving mass costs in proportion to it, whatever the order: f is homogeneous of degree 1 around the target.
+    return _descend(rise, project, probabilities, num_steps, power=1.0, convex=True)
+
+
+def infer(
+    key: Array,
+    log_density: Callable[[Float[Array, "P D"]], Float[Array, " P"]],
+    particles: Float[Array, "P D"],
+    *,
+    slices: Callable[[Array], Float[Array, "L c"]],
+    defining: Defining,
+    jitter: float = 0.5,
+    num_rounds: int = 20,
+    target_share: float = 0.3,
+    order: float = 2,
+    num_steps: int = 5,
+    per_particle: int = 4,
+) -> Posterior:
+    """Infer a posterior from draws of the prior: parameters of a model, states, anything with a density.
+
+    Each round draws candidates from a kernel estimate of q (Gaussians of `jitter` deviations around the particles),
+    weighs them by `log_density`, which need not be normalised, over the estimate's density, and moves the particles to
+    that measure. The weights are tempered to an effective share of `target_share` until that holds by itself; from
+    then on they are those of importance sampling and the target is the posterior. `slices(key)` gives the slices of a
+    round.
+    """
+    num = particles.shape[0]
+
+    def one_round(x, key):
+        noise_key, slice_key = jax.random.split(key)
+        width = jitter * (jnp.std(x, 0) + 1e-9)
+        centres = jnp.tile(x, (per_particle, 1))
+        candidates = centres + width * jax.random.normal(noise_key, centres.shape)
+        gaps = (candidates[:, None] - x) / width
+        log_proposal = jax.nn.logsumexp(-0.5 * jnp.sum(gaps**2, -1), -1)
+        ratio = log_density(candidates) - log_proposal
+        weights, temperature = tempered_weights(ratio, target_share * per_particle * num, minimum=1.0)
+        moved, distance = move_particles(
+            x, candidates, weights, slices(slice_key), defining=defining, order=order, num_steps=num_steps
+        )
+        return moved, (effective_sample_size(weights), temperature, distance)
+
+    moved, trace = jax.lax.scan(one_round, particles, jax.random.split(key, num_rounds))
+    return Posterior(moved, *(values[-1] for values in trace))

@@ -1,0 +1,160 @@
+"""AWaVO as a whole: each part learns, none reaches where it must not, and decisions depend on what they should."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.algorithms.awavo import awavo
+from awavo.awavo_config import AwavoConfig
+from awavo.registry import make_task
+from awavo.tasks.base import Transition, auto_reset
+from awavo.training.rollout import collect, start_worker
+from awavo.types import Box, EnvSpec
+
+SMALL = AwavoConfig(
+    num_envs=2, rollout_length=8, num_updates=4, batch_size=16, hidden=(16,), num_quantiles=4, replay_capacity=64,
+    warmup_steps=0, model_hidden=(16,), model_updates=8, model_batch=16, num_members=3, horizon=4, num_sequences=16,
+    num_particles=8, num_slices=3, num_steps=2, amortize_updates=4, posterior_capacity=64,
+)  # fmt: skip
+
+
+def line_task():
+    """A point on a line, pushed by one continuous action: reward -x^2, cost right of 1."""
+    spec = EnvSpec("line", 1, Box((-1.0,), (1.0,)), 10, ("right",), (5.0,))
+
+    def reset(key, params):
+        x = jax.random.uniform(key, (1,), minval=-1.0, maxval=1.0)
+        return x, x
+
+    def step(key, x, action, params):
+        x = x + 0.3 * action
+        return x, Transition(x, -(x[0] ** 2), (x > 1).astype(jnp.float32), jnp.zeros((), bool))
+
+    return auto_reset(spec, (), reset, step)
+
+
+class Case:
+    """An algorithm on a task, compiled once."""
+
+    def __init__(self, env, config):
+        self.env, self.config = env, config
+        self.algorithm = awavo(env.spec, config)
+        self.init = jax.jit(self.algorithm.init)
+        self.learn = jax.jit(self.algorithm.learn)
+        num = config.num_envs
+
+        def roll(key, state):
+            start_key, key = jax.random.split(key)
+            worker = start_worker(start_key, env, num, self.algorithm.begin(num))
+            return collect(key, env, self.algorithm, state, worker, config.rollout_length)
+
+        self.roll = jax.jit(roll)
+
+
+@pytest.fixture(scope="module", params=["discrete", "continuous"])
+def case(request):
+    config = dataclasses.replace(SMALL, degree=1 if request.param == "continuous" else 3)
+    return Case(make_task("cartpole") if request.param == "discrete" else line_task(), config)
+
+
+@pytest.fixture(scope="module")
+def step(case):
+    state = case.init(jax.random.key(0))
+    worker, rollout = case.roll(jax.random.key(1), state)
+    after, info = case.learn(jax.random.key(2), state, rollout)
+    return state, worker, rollout, after, info
+
+
+def changed(before, after):
+    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    return [float(jnp.abs(a - b).max()) > 0 for a, b in pairs]
+
+
+def test_every_part_learns(step):
+    state, _, _, after, info = step
+    for before_net, after_net in (
+        (state.orpo.learner.actor.net, after.orpo.learner.actor.net),
+        (state.orpo.learner.critic.net, after.orpo.learner.critic.net),
+        (state.model.nets, after.model.nets),
+        (state.head, after.head),
+    ):
+        assert all(changed(before_net, after_net))
+    assert not any(changed(state.model.priors, after.model.priors))
+    assert int(after.posteriors.added) == 16
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(info))
+
+
+def test_slices_depend_on_the_state_and_stay_on_the_sphere(case, step):
+    state = step[3]
+    obs = jax.random.normal(jax.random.key(0), (5, case.env.spec.obs_dim))
+    slices = state.head(state.orpo.learner.actor.net.hidden(obs))
+    np.testing.assert_allclose(jnp.linalg.norm(slices, axis=-1), 1, rtol=1e-4)
+    assert float(jnp.abs(slices[0] - slices[1]).max()) > 1e-3
+
+
+def test_slicing_gives_the_actor_no_gradient(case, step):
+    state = step[3]
+    obs = jax.random.normal(jax.random.key(0), (5, case.env.spec.obs_dim))
+    grads = jax.grad(lambda net: jnp.sum(state.head(net.hidden(obs)) ** 3))(state.orpo.learner.actor.net)
+    assert all(float(jnp.abs(g).max()) == 0 for g in jax.tree.leaves(grads))
+
+
+def test_memory_is_fresh_where_an_episode_ended(case, step):
+    """CartPole episodes outlast the rollout; on the line every tenth step ends one."""
+    _, worker, rollout, _, _ = step
+    fresh = case.algorithm.begin(2)
+    for env in range(2):
+        same = bool(jnp.allclose(worker.memory[env], fresh[env]))
+        assert same == bool(rollout.done[-1, env])
+
+
+def test_actions_are_those_of_the_posterior(case, step):
+    _, _, rollout, _, _ = step
+    record = rollout.extras
+    if case.env.spec.action_space == Box((-1.0,), (1.0,)):
+        gaps = jnp.abs(record.after[..., 0, 0] - rollout.action)
+        assert float(gaps.min(-1).max()) < 1e-5
+    else:
+        chosen = jnp.take_along_axis(record.after, rollout.action[..., None], -1)
+        assert float(chosen.min()) > 0
+        np.testing.assert_allclose(record.after.sum(-1), 1, rtol=1e-5)
+
+
+def test_the_actor_alone_needs_no_planner(case, step):
+    state = step[3]
+    obs = jnp.zeros((3, case.env.spec.obs_dim))
+    action, extras = case.algorithm.act(jax.random.key(0), state, obs, True)
+    assert action.shape[0] == 3
+    assert extras == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [dict(planning="off"), dict(num_members=1), dict(metric="kl"), dict(slices="random", degree=1, rectify="hard")],
+    ids=lambda o: next(iter(o)),
+)
+def test_every_ablation_runs(options):
+    tiny = dict(num_updates=1, model_updates=1, amortize_updates=1, slice_updates=1, rollout_length=2, num_steps=1)
+    case = Case(make_task("cartpole"), dataclasses.replace(SMALL, **tiny, **options))
+    state = case.init(jax.random.key(0))
+    _, rollout = case.roll(jax.random.key(1), state)
+    _, info = case.learn(jax.random.key(2), state, rollout)
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(info))
+
+
+def test_the_model_is_judged_before_it_learns(case, step):
+    """The evidence after one `learn` is that of the members as they were, on transitions they had not seen."""
+    from awavo.inference.ensemble import ensemble
+    from awavo.inference.identification import assess
+
+    state, _, rollout, after, _ = step
+    config = case.config
+    dynamics = ensemble(case.env.spec, config.num_members, config.model_hidden, config.model_lr,
+                        config.model_weight_decay, config.prior_scale, config.model_activation)  # fmt: skip
+    flat = [x.reshape(-1, *x.shape[2:]) for x in (rollout.obs, rollout.action, rollout.next_obs)]
+    judged, _ = jax.jit(lambda model: assess(dynamics, model, *flat))(state.model)
+    np.testing.assert_allclose(after.model.evidence, judged.evidence, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(after.model.stretch, judged.stretch, rtol=1e-5)

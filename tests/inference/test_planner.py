@@ -1,0 +1,156 @@
+"""Deciding by inference: what it reduces to, and what it achieves with a perfect model."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.awavo_config import AwavoConfig
+from awavo.inference.ensemble import Prediction
+from awavo.inference.operators import make_operator
+from awavo.inference.planner import Beliefs, planner, resample, slice_shape, start_plan
+from awavo.networks import Categorical, SquashedGaussian
+from awavo.tasks.tabular import hazard_grid_cmdp
+from awavo.types import Box, Discrete, EnvSpec
+
+KEY = jax.random.key(0)
+CONFIG = AwavoConfig(num_sequences=64, horizon=6, num_slices=4, num_particles=16, discount=0.9)
+BOX = EnvSpec("toy", 1, Box((-2.0,), (2.0,)), 10, ("g",), (5.0,))
+OPERATOR = make_operator("log", temperature=0.1)
+LOW, HIGH = -20.0, 20.0
+
+
+def push_beliefs(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
+    """A cart on a line: reward -x^2, cost where x > 1; members that disagree on the push."""
+    num_members = len(gains)
+    gains = jnp.array(gains)[:, None]
+
+    def predict(obs, action):
+        push = (action - 0.5) * 2 if isinstance(spec.action_space, Discrete) else action[..., 0]
+        x = obs[..., 0] + 0.5 * gains * push
+        cost = jax.nn.sigmoid(20 * (x - 1))
+        return Prediction(x[..., None], jnp.ones_like(obs), -(x**2), cost[..., None], jnp.zeros_like(x))
+
+    def policy(obs):
+        if isinstance(spec.action_space, Discrete):
+            return Categorical(jnp.zeros((*obs.shape[:-1], spec.action_space.num)))
+        return SquashedGaussian(jnp.zeros_like(obs), jnp.zeros_like(obs), jnp.array([-2.0]), jnp.array([2.0]))
+
+    def log_optimality(signals):
+        reward = OPERATOR.reward_log_likelihood(signals[..., 0], LOW, HIGH)
+        cost = OPERATOR.cost_log_likelihood(signals[..., 1], LOW, HIGH)
+        return sharpness * (weights[0] * reward + weights[1] * cost)
+
+    return Beliefs(predict, jnp.full(num_members, -np.log(num_members)), policy, lambda obs: jnp.zeros((*obs.shape[:-1], 2)),
+                   log_optimality)  # fmt: skip
+
+
+def run(spec, config, key=KEY, obs=(1.5,), **belief_options):
+    decide = planner(spec, config)
+    slices = jax.random.normal(jax.random.key(9), slice_shape(spec, config))
+
+    @jax.jit
+    def go(key):
+        return decide(key, push_beliefs(spec, **belief_options), jnp.array(obs), start_plan(spec, config), slices)
+
+    return go(key)
+
+
+def test_log_operator_with_kl_gives_the_weights_of_mppi():
+    """One member, KL: w_k = exp(R_k / lambda) / sum, with R_k computed here, step by step."""
+    config = dataclasses.replace(CONFIG, metric="kl")
+    result = run(BOX, config, gains=(1.1,))
+    returns = []
+    for actions in np.asarray(result.target, np.float64).reshape(config.num_sequences, config.horizon):
+        x, total = 1.5, 0.0
+        for step, unit in enumerate(actions):
+            x += 0.5 * 1.1 * 2.0 * unit
+            total -= config.discount**step * x**2
+        returns.append(total)
+    scale = 0.1 * (HIGH - LOW) * float(result.temperature)
+    weights = np.exp((np.array(returns) - max(returns)) / scale)
+    np.testing.assert_allclose(result.weights, weights / weights.sum(), atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", [BOX, BOX._replace(action_space=Discrete(2))], ids=["box", "discrete"])
+def test_posterior_concentrates_as_likelihoods_sharpen(spec):
+    config = dataclasses.replace(CONFIG, effective_share=0.0, num_steps=20, degree=1)
+    sizes = [float(run(spec, config, sharpness=s).effective_size) for s in (0.01, 1.0, 30.0)]
+    assert sizes[0] > 0.95 * config.num_sequences
+    assert sizes[0] > sizes[1] > sizes[2]
+    assert sizes[2] < 0.3 * config.num_sequences
+
+
+@pytest.mark.parametrize("metric", ["a-gswd", "kl"])
+def test_particles_go_where_the_reward_is_and_stay_in_the_box(metric):
+    config = dataclasses.replace(CONFIG, metric=metric, degree=1, num_steps=8)
+    result = run(BOX, config)
+    assert np.abs(result.plan).max() <= 1
+    assert float(result.plan[:, 0].mean()) < -0.4
+    if metric == "a-gswd":
+        start = float(run(BOX, dataclasses.replace(config, num_steps=1)).distance)
+        assert float(result.distance) <= start
+
+
+def test_costs_move_the_decision():
+    free = run(BOX, dataclasses.replace(CONFIG, degree=1), obs=(1.2,), weights=(0.0, 0.0))
+    bound = run(BOX, dataclasses.replace(CONFIG, degree=1), obs=(1.2,), weights=(0.0, 1.0))
+    assert float(bound.plan[:, 0].mean()) < float(free.plan[:, 0].mean()) - 0.2
+
+
+def test_warm_start_carries_over():
+    """With no candidates but those of the posterior before, the next decision starts from the shifted plan."""
+    spec = BOX._replace(action_space=Discrete(2))
+    config = dataclasses.replace(CONFIG, actor_share=0.0, memory_share=1.0)
+    plan = jnp.zeros((config.horizon, 2)).at[:, 1].set(1.0)
+    slices = jnp.ones(slice_shape(spec, config))
+    decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_beliefs(spec), jnp.array([0.0]), plan, slices))
+    result = decide(plan)
+    np.testing.assert_allclose(result.before[:-1, 1], 1)
+    np.testing.assert_allclose(result.before[-1], 0.5)
+    np.testing.assert_allclose(result.plan[:-1, 1], 1, atol=1e-3)
+
+
+def test_systematic_resampling_keeps_shares():
+    weights = jnp.array([0.5, 0.25, 0.25, 0.0])
+    counts = np.bincount(resample(KEY, weights, 16), minlength=4)
+    np.testing.assert_array_equal(counts, [8, 4, 4, 0])
+
+
+def test_a_perfect_model_plans_within_one_percent_of_the_optimum():
+    """A grid without slips, N = the horizon: R - 0.5 G1 - 0.5 G2 of the executed episode against backward induction."""
+    cmdp = hazard_grid_cmdp(4, slip=0.0)
+    horizon, weights = 12, np.array([1.0, -0.5, -0.5])
+    transition, signals = np.asarray(cmdp.transition), np.asarray(cmdp.signals)
+    utility = np.einsum("i,isa->sa", weights, signals)
+    values = np.zeros(16)
+    for _ in range(horizon):
+        values = (utility + transition @ values).max(1)
+    spec = EnvSpec("grid", 16, Discrete(4), horizon, ("g1", "g2"), (1.0, 1.0))
+    config = AwavoConfig(num_sequences=1024, horizon=horizon, discount=1 - 1e-5, actor_share=0.0, memory_share=0.6,
+                         effective_share=0.01, num_slices=4, num_steps=8)  # fmt: skip
+    following = jnp.argmax(cmdp.transition, -1)
+
+    def predict(obs, action):
+        state = jnp.argmax(obs, -1)
+        found = cmdp.signals[:, state, action]
+        return Prediction(jax.nn.one_hot(following[state, action], 16), jnp.ones_like(obs), found[0],
+                          jnp.moveaxis(found[1:], 0, -1), jnp.zeros(state.shape))  # fmt: skip
+
+    beliefs = Beliefs(predict, jnp.zeros(1), lambda obs: Categorical(jnp.zeros((*obs.shape[:-1], 4))),
+                      lambda obs: jnp.zeros((*obs.shape[:-1], 3)), lambda s: s @ jnp.asarray(weights))  # fmt: skip
+    slices = jax.random.normal(KEY, slice_shape(spec, config))
+    decide = jax.jit(lambda key, obs, plan: planner(spec, config)(key, beliefs, obs, plan, slices).plan)
+
+    state, total, plan = 0, 0.0, start_plan(spec, config)
+    for step in range(horizon):
+        for again in range(4):
+            # A decision begins with the plan of the step before, shifted; thinking again begins with the plan itself.
+            known = plan if again == 0 else jnp.roll(plan, 1, 0)
+            plan = decide(jax.random.key(100 * step + again), jnp.eye(16)[state], known)
+        action = int(jnp.argmax(plan[0]))
+        total += utility[state, action]
+        state = int(following[state, action])
+    assert total >= values[0] - 0.01 * abs(values[0])

@@ -1,0 +1,160 @@
+"""The engine: weights, temperature, moving measures, and posteriors that are known exactly."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.inference.physics import identify_parameters, predict_parametric
+from awavo.inference.wvi import (
+    categorical_gswd,
+    effective_sample_size,
+    infer,
+    move_particles,
+    move_probabilities,
+    tempered_weights,
+)
+from awavo.tasks.cartpole import CartPoleParams, cartpole_costs, cartpole_dynamics
+from awavo.transport import Linear, LinearForms, Polynomial, orthogonal_slices, wasserstein_1d
+
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+def test_temperature_gives_the_effective_size(share):
+    likelihood = jax.random.normal(KEY, (200,)) * 50
+    weights, temperature = jax.jit(tempered_weights)(likelihood, share * 200)
+    assert float(effective_sample_size(weights)) == pytest.approx(share * 200, rel=0.02)
+    assert float(temperature) > 0
+    np.testing.assert_allclose(weights, jax.nn.softmax(likelihood / temperature), rtol=1e-4)
+
+
+def test_equal_likelihoods_weigh_the_same_and_the_minimum_holds():
+    weights, _ = tempered_weights(jnp.zeros(10), 3.0)
+    np.testing.assert_allclose(weights, 0.1, rtol=1e-6)
+    _, temperature = tempered_weights(jnp.linspace(0.0, 1e-3, 10), 3.0, minimum=1.0)
+    assert float(temperature) == 1.0
+
+
+def measures():
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(64, 3)) * 0.3, jnp.float32)
+    y = jnp.asarray(rng.normal(size=(100, 3)) + [1.0, -0.5, 0.0], jnp.float32)
+    return x, y, jax.nn.softmax(y[:, 2] * 2)
+
+
+@pytest.mark.parametrize(("defining", "left"), [(Linear(), 0.03), (LinearForms(2, 3), 0.2)], ids=["linear", "forms"])
+def test_particles_approach_the_weighted_measure(defining, left):
+    x, y, w = measures()
+    slices = orthogonal_slices(KEY, 12, defining.num_coefficients(3))
+    move = jax.jit(
+        lambda x, num: move_particles(x, y, w, slices, defining=defining, num_steps=num)[1], static_argnums=1
+    )
+    before, some, many = (float(move(x, num)) for num in (0, 4, 40))
+    assert many <= some < before
+    assert many < left * before
+
+
+def test_linear_slices_move_the_mean_at_once():
+    x, y, w = measures()
+    slices = orthogonal_slices(KEY, 3, 3)
+    moved, _ = move_particles(x, y, w, slices, defining=Linear(), num_steps=4)
+    np.testing.assert_allclose(moved.mean(0), w @ y, atol=0.02)
+
+
+def test_probabilities_reach_their_target_and_stay_on_the_simplex():
+    rng = np.random.default_rng(1)
+    for atoms, steps in ((2, 1), (3, 8)):
+        start = jnp.full((5, atoms), 1 / atoms)
+        target = jnp.asarray(rng.dirichlet(np.ones(atoms), 5), jnp.float32)
+        defining = Polynomial(3)
+        slices = jax.random.normal(KEY, (6, defining.num_coefficients(atoms)))
+        moved, _ = move_probabilities(start, target, slices, defining=defining, num_steps=steps)
+        np.testing.assert_allclose(moved.sum(1), 1, rtol=1e-5)
+        np.testing.assert_allclose(moved, target, atol=1e-3)
+
+
+def test_distance_of_categoricals_sees_only_what_slices_separate():
+    even, odd = jnp.array([[0.5, 0.5, 0.0]]), jnp.array([[0.5, 0.0, 0.5]])
+    features = Polynomial(1)
+    blind = jnp.array([[[1.0, 0.0, 0.0]]])
+    seeing = jnp.array([[[0.0, 1.0, -1.0]]])
+    assert float(categorical_gswd(even, odd, blind, defining=features)[0]) == pytest.approx(0, abs=1e-7)
+    assert float(categorical_gswd(even, odd, seeing, defining=features)[0]) == pytest.approx(1, rel=1e-5)
+
+
+def test_the_dense_coupling_agrees_with_the_transport_package():
+    """Value, and gradient up to a constant, of laws on four atoms against `wasserstein_1d` with weights."""
+    rng = np.random.default_rng(5)
+    p, q = (jnp.asarray(rng.dirichlet(np.ones(4), 3), jnp.float32) for _ in range(2))
+    defining = Polynomial(3)
+    slices = jnp.asarray(rng.normal(size=(3, 5, defining.num_coefficients(4))), jnp.float32)
+    features = defining.features(jnp.eye(4))
+
+    def reference(p):
+        points = jax.vmap(lambda rows: defining.project(features, rows))(slices)
+        wide = [jnp.broadcast_to(w[:, None], points.shape) for w in (p, q)]
+        return wasserstein_1d(points, points, x_weights=wide[0], y_weights=wide[1], order=1.5).mean(1)
+
+    def dense(p):
+        return categorical_gswd(p, q, slices, defining=defining, order=1.5)
+
+    np.testing.assert_allclose(jax.jit(dense)(p), jax.jit(reference)(p), rtol=1e-4)
+    ours, theirs = (jax.jit(jax.grad(lambda p, f=f: f(p).sum()))(p) for f in (dense, reference))
+    np.testing.assert_allclose(ours - ours.mean(1, keepdims=True), theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_linear_gaussian_posterior_is_exact():
+    """Mean within 0.05 deviations and deviation within 5% of Kalman's, in three dimensions."""
+    rng = np.random.default_rng(3)
+    design = rng.normal(size=(4, 3))
+    observed = rng.normal(size=4)
+    noise = 0.7
+    precision = np.eye(3) + design.T @ design / noise**2
+    exact_cov = np.linalg.inv(precision)
+    exact_mean = exact_cov @ design.T @ observed / noise**2
+
+    def log_density(x):
+        return -0.5 * jnp.sum(x**2, 1) - 0.5 * jnp.sum((observed - x @ design.T) ** 2, 1) / noise**2
+
+    @jax.jit
+    def run(key):
+        prior_key, infer_key = jax.random.split(key)
+        prior = jax.random.normal(prior_key, (400, 3))
+        return infer(infer_key, log_density, prior, slices=lambda k: orthogonal_slices(k, 12, 3), defining=Linear())
+
+    result = run(KEY)
+    assert float(result.temperature) == 1.0
+    deviation = np.sqrt(np.diag(exact_cov))
+    np.testing.assert_allclose((result.particles.mean(0) - exact_mean) / deviation, 0, atol=0.15)
+    np.testing.assert_allclose(result.particles.std(0) / deviation, 1, atol=0.08)
+
+
+def test_cartpole_parameters_are_identified_from_noisy_transitions():
+    truth = np.array([1.3, 0.4])
+    noise = jnp.array([1e-3, 1e-2, 1e-3, 1e-2])
+
+    def step(theta, obs, action):
+        params = CartPoleParams(cart_mass=theta[0], half_length=theta[1])
+        state = cartpole_dynamics(obs, action, params)
+        return state, jnp.ones(()), cartpole_costs(state, params), jnp.zeros((), bool)
+
+    @jax.jit
+    def run(key):
+        keys = jax.random.split(key, 5)
+        obs = jax.random.uniform(keys[0], (100, 4), minval=-0.2, maxval=0.2)
+        action = jax.random.randint(keys[1], (100,), 0, 2)
+        nature = jax.vmap(lambda s, a: step(jnp.asarray(truth), s, a)[0])(obs, action)
+        nature = nature + noise * jax.random.normal(keys[2], nature.shape)
+        prior = jax.random.uniform(keys[3], (128, 2), minval=jnp.array([0.5, 0.2]), maxval=jnp.array([3.0, 1.0]))
+        inside = lambda theta: jnp.where(jnp.all(theta > 0.05), 0.0, -1e9)  # noqa: E731
+        model, posterior = identify_parameters(keys[4], step, prior, inside, obs, action, nature, noise)
+        return model, posterior, predict_parametric(step, model, jnp.broadcast_to(obs, (128, 100, 4)), action)
+
+    model, posterior, prediction = run(KEY)
+    found = np.asarray(model.parameters)
+    assert float(posterior.temperature) == 1.0
+    np.testing.assert_allclose((found.mean(0) - truth) / found.std(0), 0, atol=3)
+    assert (found.std(0) < 0.1).all()
+    assert prediction.next_obs.shape == (128, 100, 4)
+    assert prediction.costs.shape == (128, 100, 2)
