@@ -23,7 +23,7 @@ import numpy as np
 from awavo.algorithms.awavo import awavo
 from awavo.awavo_config import AwavoConfig
 from awavo.inference.physics import ParametricModel, predict_parametric
-from awavo.inference.planner import Beliefs, planner, slice_shape, start_plan
+from awavo.inference.planner import Beliefs, planner, predicted_beliefs, slice_shape, start_plan
 from awavo.networks import SquashedGaussian
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.registry import make_task
@@ -76,7 +76,7 @@ def quadrotor_loop(num_sequences: int, horizon: int, num_members: int):
     )
     still = jnp.zeros(4)
     beliefs = Beliefs(
-        lambda obs, action: predict_parametric(rigid_body, model, obs, action),
+        *predicted_beliefs(lambda obs, action: predict_parametric(rigid_body, model, obs, action)),
         model.log_weights(),
         lambda obs: SquashedGaussian(jnp.broadcast_to(still, (*obs.shape[:-1], 4)), still - 1, still - 1, still + 1),
         lambda obs: jnp.zeros((*obs.shape[:-1], 2)),

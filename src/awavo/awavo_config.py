@@ -13,14 +13,18 @@ __all__ = ["AwavoConfig"]
 class AwavoConfig(OrpoDrConfig):
     """Settings of AWaVO. The defaults were chosen by measurement; the paper's are the preset `paper`."""
 
-    num_envs: int = setting(2, "environments stepped together", low=1, high=65_536)
-    rollout_length: int = setting(50, "steps of each environment between updates", low=1, high=100_000)
+    num_envs: int = setting(4, "environments stepped together", low=1, high=65_536)
+    rollout_length: int = setting(25, "steps of each environment between updates", low=1, high=100_000)
     num_updates: int = setting(100, "gradient steps of actor and critics after each rollout", low=1, high=100_000)
     warmup_steps: int = setting(400, "environment steps with random actions", low=0, high=1_000_000_000)
+    clip_targets: str = setting("on", "keep the critics' targets within the return bounds", choices=("off", "on"))
+    polyak: float = setting(0.05, "averaging rate of the target critics", low=0.0, high=1.0)
+    discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
+    margin: float = setting(0.1, "share of each limit kept in reserve", low=0.0, high=1.0)
     window: int = setting(8, "finished episodes W in the constraint estimate", low=1, high=100_000)
     weight_initial: float = setting(0.5, "posterior: first weight of each constraint", low=0.0, high=1e6)
     weight_min: float = setting(0.3, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
-    weight_max: float = setting(1.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
+    weight_max: float = setting(2.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
     weight_growth: float = setting(
         0.05, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
     )
@@ -31,15 +35,19 @@ class AwavoConfig(OrpoDrConfig):
     num_members: int = setting(5, "members of the ensemble p_D(theta)", low=1, high=1_000)
     model_hidden: tuple[int, ...] = setting((64, 64), "sizes of the model's hidden layers", low=1, high=65_536)
     model_activation: str = setting("relu", "activation of the model", choices=("relu", "silu", "tanh"))
-    model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
+    model_lr: float = setting(2e-3, "Adam step size of the model", low=0.0, high=1.0)
     model_weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)
-    model_updates: int = setting(200, "gradient steps of the model after each rollout", low=1, high=100_000)
-    model_batch: int = setting(128, "transitions per gradient step and member", low=1, high=1_000_000)
+    model_updates: int = setting(100, "gradient steps of the model after each rollout", low=1, high=100_000)
+    model_batch: int = setting(256, "transitions per gradient step and member", low=1, high=1_000_000)
+    imagined_batch: int = setting(
+        128, "transitions of the model added to each batch of actor and critics", low=0, high=1_000_000
+    )
     prior_scale: float = setting(0.1, "scale of the members' random priors", low=0.0, high=100.0)
 
     planning: str = setting("on", "decide by inference, or with the actor alone", choices=("on", "off"))
     horizon: int = setting(20, "steps N planned ahead", low=1, high=10_000)
     num_sequences: int = setting(128, "candidate action sequences K of a decision", low=2, high=1_000_000)
+    num_rounds: int = setting(1, "rounds of drawing, weighing and moving in a decision", low=1, high=1_000)
     actor_share: float = setting(0.5, "share of candidates from the actor", low=0.0, high=1.0)
     memory_share: float = setting(0.3, "share of candidates from the shifted posterior", low=0.0, high=1.0)
     num_particles: int = setting(32, "continuous actions: particles P of q", low=2, high=100_000)

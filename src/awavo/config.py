@@ -78,8 +78,10 @@ class OrpoDrConfig:
     bound_margin: float = setting(
         0.05, "safety margin of the return bounds, as a share of the range", low=0.0, high=10.0
     )
+    clip_targets: str = setting("off", "keep the critics' targets within the return bounds", choices=("off", "on"))
     rectify: str = setting("posterior", "how a violated constraint acts", choices=("posterior", "hard"))
     tolerance: float = setting(0.5, "tolerance tau_c on every limit", low=0.0, high=1e9)
+    margin: float = setting(0.0, "share of each limit kept in reserve", low=0.0, high=1.0)
     window: int = setting(16, "finished episodes W in the constraint estimate", low=1, high=100_000)
     weight_initial: float = setting(0.2, "posterior: first weight of each constraint", low=0.0, high=1e6)
     weight_min: float = setting(0.05, "posterior: smallest weight of a constraint", low=0.0, high=1e6)

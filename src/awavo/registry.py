@@ -26,6 +26,7 @@ TASKS = {
         "awavo.tasks.cartpole:cartpole", "pole upright, out of five bands, within 6 degrees", "AWaVO 2024"
     ),
     "acrobot": Entry("awavo.tasks.acrobot:acrobot", "swing up, sparing anticlockwise torque", "AWaVO 2024"),
+    "navigation": Entry("awavo.tasks.navigation:navigation", "point mass to a goal behind a disc", "this package"),
     "garnet": Entry("awavo.tasks.tabular:garnet", "random finite CMDP", "Archibald et al. 1995"),
     "hazard-grid": Entry("awavo.tasks.tabular:hazard_grid", "grid world with hazards and costly moves", "this package"),
 }

@@ -10,7 +10,7 @@ import pytest
 from awavo.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Prediction
 from awavo.inference.operators import make_operator
-from awavo.inference.planner import Beliefs, planner, resample, slice_shape, start_plan
+from awavo.inference.planner import Beliefs, planner, predicted_beliefs, resample, slice_shape, start_plan
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.tasks.tabular import hazard_grid_cmdp
 from awavo.types import Box, Discrete, EnvSpec
@@ -43,7 +43,7 @@ def push_beliefs(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
         cost = OPERATOR.cost_log_likelihood(signals[..., 1], LOW, HIGH)
         return sharpness * (weights[0] * reward + weights[1] * cost)
 
-    return Beliefs(predict, jnp.full(num_members, -np.log(num_members)), policy, lambda obs: jnp.zeros((*obs.shape[:-1], 2)),
+    return Beliefs(*predicted_beliefs(predict), jnp.full(num_members, -np.log(num_members)), policy, lambda obs: jnp.zeros((*obs.shape[:-1], 2)),
                    log_optimality)  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum():
         return Prediction(jax.nn.one_hot(following[state, action], 16), jnp.ones_like(obs), found[0],
                           jnp.moveaxis(found[1:], 0, -1), jnp.zeros(state.shape))  # fmt: skip
 
-    beliefs = Beliefs(predict, jnp.zeros(1), lambda obs: Categorical(jnp.zeros((*obs.shape[:-1], 4))),
+    beliefs = Beliefs(*predicted_beliefs(predict), jnp.zeros(1), lambda obs: Categorical(jnp.zeros((*obs.shape[:-1], 4))),
                       lambda obs: jnp.zeros((*obs.shape[:-1], 3)), lambda s: s @ jnp.asarray(weights))  # fmt: skip
     slices = jax.random.normal(KEY, slice_shape(spec, config))
     decide = jax.jit(lambda key, obs, plan: planner(spec, config)(key, beliefs, obs, plan, slices).plan)

@@ -39,7 +39,7 @@ def test_equal_likelihoods_weigh_the_same_and_the_minimum_holds():
 def measures():
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.normal(size=(64, 3)) * 0.3, jnp.float32)
-    y = jnp.asarray(rng.normal(size=(100, 3)) + [1.0, -0.5, 0.0], jnp.float32)
+    y = jnp.asarray(rng.normal((1.0, -0.5, 0.0), size=(100, 3)), jnp.float32)
     return x, y, jax.nn.softmax(y[:, 2] * 2)
 
 

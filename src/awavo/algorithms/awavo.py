@@ -15,6 +15,7 @@ and the slicing head ascends it. `act` is the actor alone. Docs: docs/awavo.md, 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +30,7 @@ from awavo.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
 from awavo.inference.identification import assess
 from awavo.inference.operators import Operator, make_operator
-from awavo.inference.planner import Beliefs, planner, slice_shape, start_plan, to_box
+from awavo.inference.planner import Beliefs, ensemble_beliefs, planner, slice_shape, start_plan, to_box
 from awavo.networks import SlicingHead, normalize, slicing_head
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
@@ -176,7 +177,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
             return learner.target_critic(obs, dist.mode()).mean(-1)
 
         return Beliefs(
-            lambda obs, action: dynamics.predict(state.model, obs, action),
+            *ensemble_beliefs(dynamics, state.model),
             state.model.log_weights(),
             lambda obs: learner.actor(normalize(stats, obs)),
             values,
@@ -185,8 +186,8 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
 
     def learn(key: Array, state: AwavoState, rollout: Rollout) -> tuple[AwavoState, AwavoInfo]:
         model_key, orpo_key, amortize_key = jax.random.split(key, 3)
-        base, info = orpo.learn(orpo_key, state.orpo, rollout)
-        model, judged, losses = identify(model_key, state, base.replay, rollout)
+        model, judged, losses = identify(model_key, state, rollout)
+        base, info = orpo.learn(orpo_key, state.orpo, rollout, partial(imagine, state, model))
         state = state._replace(orpo=base, model=model)
         if config.planning == "off":
             none = jnp.zeros(())
@@ -206,8 +207,28 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
             slice_distance,
         )
 
-    def identify(key: Array, state: AwavoState, replay: ring.Replay, rollout: Rollout):
+    def imagine(state: AwavoState, model: Ensemble, key: Array, batch: ring.Transitions, policy: Any):
+        """What the model says follows in stored states: random actions and the policy's, one member for each row."""
+        row_key, member_key, act_key, mix_key, next_key, end_key = jax.random.split(key, 6)
+        num = config.imagined_batch
+        obs = batch.obs[jax.random.randint(row_key, (num,), 0, batch.obs.shape[0])]
+        drawn, own = random_action(mix_key, num), policy(normalize(state.orpo.obs_stats, obs)).sample(act_key)
+        half = (jnp.arange(num) % 2 == 0).reshape(-1, *[1] * (own.ndim - 1))
+        action = jnp.where(half, drawn, own)
+        every = dynamics.predict(model, jnp.broadcast_to(obs, (config.num_members, *obs.shape)), action)
+        member = jax.random.categorical(member_key, model.log_weights(), shape=(num,))
+        guess = jax.tree.map(lambda x: x[member, jnp.arange(num)], every)
+        return ring.Transitions(
+            obs,
+            action,
+            jnp.concatenate([guess.reward[:, None], guess.costs], -1),
+            guess.next_obs + guess.std * jax.random.normal(next_key, obs.shape),
+            jax.random.bernoulli(end_key, guess.terminated),
+        )
+
+    def identify(key: Array, state: AwavoState, rollout: Rollout):
         """Line 4: judge the members on transitions they have not seen, then train them on all stored ones."""
+        replay = ring.add(state.orpo.replay, rollout)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs))
         model, judged = assess(dynamics, state.model, *flat)
         model = dynamics.observe(model, flat[0], flat[2])

@@ -21,6 +21,8 @@ measured in docs/orpo_dr.md:
   `rectify="posterior"` both optimality variables stay observed, and a violated constraint's weight grows by a factor
   each iteration while the weights of satisfied ones shrink by a smaller factor;
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
+
+`learn` takes an optional `imagine`, by which AWaVO adds transitions of its model to every batch.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from awavo.algorithms import replay as ring
 from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, push_episodes
@@ -43,6 +45,7 @@ from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
 __all__ = [
+    "Imagine",
     "Learner",
     "OrpoDrInfo",
     "OrpoDrState",
@@ -53,6 +56,9 @@ __all__ = [
     "orpo_dr",
     "return_bounds",
 ]
+
+# Transitions a model adds to a batch: imagine(key, batch, policy).
+Imagine = Callable[[Array, ring.Transitions, Actor], ring.Transitions]
 
 
 class Learner(NamedTuple):
@@ -107,7 +113,6 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
     """Build ORPO-DR for a task; `operator` replaces the one named in the configuration."""
     num_signals = 1 + spec.num_costs
     discrete = isinstance(spec.action_space, Discrete)
-    limits = spec.cost_limits
     likelihood = operator or make_operator(config.operator, temperature=config.temperature, kappa=config.kappa)
     log_optimality = log_optimality_fn(config, likelihood)
     actor_optimizer = adam(config.actor_lr, config.max_grad_norm)
@@ -147,17 +152,19 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             return state.learner.average_actor(obs).mode(), ()
         return state.learner.actor(obs).sample(key), ()
 
-    def learn(key: Array, state: OrpoDrState, rollout: Rollout) -> tuple[OrpoDrState, OrpoDrInfo]:
+    def learn(
+        key: Array, state: OrpoDrState, rollout: Rollout, imagine: Imagine | None = None
+    ) -> tuple[OrpoDrState, OrpoDrInfo]:
         state = observe(state, rollout)
         estimate = cost_estimate(state.window)
-        violated = estimate > jnp.asarray(limits) + config.tolerance
+        violated = exceeds(estimate, spec, config)
         feasible = ~jnp.any(violated)
         cost_weights = _adapt_weights(state.cost_weights, violated, config)
         weights = _branch_weights(cost_weights, violated, config)
 
         old = state.learner
         keys = jax.random.split(key, config.num_updates)
-        new, metrics = jax.lax.scan(lambda learner, k: update(k, learner, state, weights), old, keys)
+        new, metrics = jax.lax.scan(lambda learner, k: update(k, learner, state, weights, imagine), old, keys)
         ready = state.replay.added >= config.warmup_steps
         finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), new))
         keep = ready & finite
@@ -197,15 +204,23 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             window=push_episodes(state.window, rollout),
         )
 
-    def update(key: Array, learner: Learner, state: OrpoDrState, weights: Array) -> tuple[Learner, dict[str, Array]]:
+    def update(
+        key: Array, learner: Learner, state: OrpoDrState, weights: Array, imagine: Imagine | None
+    ) -> tuple[Learner, dict[str, Array]]:
         batch_key, next_key, action_key = jax.random.split(key, 3)
         batch = ring.sample(batch_key, state.replay, config.batch_size)
+        if imagine is not None:
+            imagined = imagine(jax.random.fold_in(key, 1), batch, learner.actor)
+            batch = jax.tree.map(lambda real, more: jnp.concatenate([real, more]), batch, imagined)
         obs = normalize(state.obs_stats, batch.obs)
         next_obs = normalize(state.obs_stats, batch.next_obs)
 
         next_action = learner.actor(next_obs).sample(next_key)
         next_quantiles = learner.target_critic(next_obs, next_action)
         targets = bellman_targets(batch.signals, next_quantiles, batch.terminated, config.discount)
+        if config.clip_targets == "on":
+            low, high = return_bounds(state.bounds, config)
+            targets = jnp.clip(targets, low[:, None], high[:, None])
         critic_loss, grads = jax.value_and_grad(
             lambda critic: quantile_huber(critic(obs, batch.action), targets, config.huber)
         )(learner.critic)
@@ -256,9 +271,14 @@ def log_optimality_fn(config: OrpoDrConfig, likelihood: Operator) -> Callable[..
     return log_optimality
 
 
+def exceeds(estimate: Float[Array, " C"], spec: EnvSpec, config: OrpoDrConfig) -> Bool[Array, " C"]:
+    """Where a constraint estimate is above its limit, less the reserve, plus the tolerance."""
+    return estimate > (1.0 - config.margin) * jnp.asarray(spec.cost_limits) + config.tolerance
+
+
 def current_weights(state: OrpoDrState, spec: EnvSpec, config: OrpoDrConfig) -> Float[Array, " 1+C"]:
     """(w_r, w_1, .., w_C) of the branch that the last finished episodes select."""
-    violated = cost_estimate(state.window) > jnp.asarray(spec.cost_limits) + config.tolerance
+    violated = exceeds(cost_estimate(state.window), spec, config)
     return _branch_weights(state.cost_weights, violated, config)
 
 

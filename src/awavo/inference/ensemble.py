@@ -2,8 +2,12 @@ r"""A probabilistic ensemble: p(s', h, end | s, a, theta_k), k = 1..K, the membe
 
 .. code-block:: text
 
-    s' - s ~ N(m_k(s, a), diag v_k(s, a)),   h = (reward, costs) = f_k(s, a),   P(terminated) = sigmoid(e_k(s, a))
-    loss_k = mean over rows of w_k { NLL(s' - s) + |h - f_k|^2 + BCE(terminated) }
+    s' - s ~ N(m_k(s, a), diag v_k(s, a)),   h = (reward, costs) = f_k(s, a, s'),   P(end) = sigmoid(e_k(s, a, s'))
+    loss_k = mean over rows of w_k { NLL(s' - s) + |h - f_k|^2 + BCE(end) }
+
+Two networks: one moves the state, one tells what the move meant. In one network the likelihood of the state, whose
+gradient grows as its variance shrinks, drowns the rest (measured on CartPole, 8,000 transitions: error of an indicator
+cost 0.38 where its deviation is 0.47).
 
 Each member has its own double-or-nothing bootstrap weights w in {0, 2} of every stored row (Owen and Eckles, 2012), and
 a fixed random network added to its output (randomised priors, Osband et al. 2018), so the spread of the members
@@ -32,11 +36,18 @@ LOG_VARIANCE_RANGE = (-10.0, 1.0)
 PRIOR_HIDDEN = (16,)
 
 
+class Pair(NamedTuple):
+    """The network of the state's change, and that of reward, costs and end."""
+
+    dynamics: MLP
+    signals: MLP
+
+
 class Ensemble(NamedTuple):
     """K networks with their fixed priors and optimizer, the scales of observations and of their changes, and trust."""
 
-    nets: MLP
-    priors: MLP | tuple[()]
+    nets: Pair
+    priors: Pair | tuple[()]
     optimizer: Any
     obs_stats: RunningStatistics
     change_stats: RunningStatistics
@@ -75,13 +86,16 @@ class EnsembleModel(NamedTuple):
 
     `observe` updates the scales from new transitions, `train_step` returns the ensemble and every member's loss, and
     `predict` takes observations with a member axis `[K, ..., d]` (each member continues its own future) and actions
-    without one.
+    without one. `advance` and `tell` are its two halves: `(next_obs, std)`, and `(reward, costs, terminated)` of given
+    transitions, which can wait until all of them are known.
     """
 
     init: Callable[[Array], Ensemble]
     observe: Callable[[Ensemble, Array, Array], Ensemble]
     train_step: Callable[[Ensemble, ModelBatch], tuple[Ensemble, Array]]
     predict: Callable[[Ensemble, Array, Array], Prediction]
+    advance: Callable[[Ensemble, Array, Array], tuple[Array, Array]]
+    tell: Callable[[Ensemble, Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def encode_action(space: ActionSpace, action: Array) -> Float[Array, "... a"]:
@@ -113,19 +127,23 @@ def ensemble(
     """Build the functions of an ensemble for a task."""
     dim, num_costs = spec.obs_dim, spec.num_costs
     action_dim = spec.action_space.num if isinstance(spec.action_space, Discrete) else spec.action_space.dim
-    num_outputs = 2 * dim + 1 + num_costs + 1
-    sizes = (dim + action_dim, *hidden, num_outputs)
+    inputs = dim + action_dim
+    shapes = Pair((inputs, 2 * dim), (inputs + dim, 2 + num_costs))
     optimizer = optax.adamw(learning_rate, weight_decay=weight_decay)
+
+    def draw(key: Array, hidden: Sequence[int], activation: str, output_scale: float) -> Any:
+        def one(key, shape):
+            build = jax.vmap(
+                lambda k: mlp(k, (shape[0], *hidden, shape[1]), activation=activation, output_scale=output_scale)
+            )
+            return build(jax.random.split(key, num_members))
+
+        return Pair(*(one(k, shape) for k, shape in zip(jax.random.split(key), shapes, strict=True)))
 
     def init(key: Array) -> Ensemble:
         net_key, prior_key = jax.random.split(key)
-        draw = jax.vmap(lambda k: mlp(k, sizes, activation=activation, output_scale=0.1))
-        nets: Any = draw(jax.random.split(net_key, num_members))
-        priors: Any = ()
-        if prior_scale > 0:
-            small = (sizes[0], *PRIOR_HIDDEN, num_outputs)
-            draw = jax.vmap(lambda k: mlp(k, small, activation="tanh", output_scale=1.0))
-            priors = draw(jax.random.split(prior_key, num_members))
+        nets = draw(net_key, hidden, activation, 0.1)
+        priors = draw(prior_key, PRIOR_HIDDEN, "tanh", 1.0) if prior_scale > 0 else ()
         return Ensemble(
             nets,
             priors,
@@ -142,23 +160,31 @@ def ensemble(
             change_stats=update_statistics(model.change_stats, next_obs - obs),
         )
 
-    def outputs(net: MLP, prior: Any, model: Ensemble, obs: Array, action: Array) -> tuple[Array, ...]:
-        """Mean and log-variance of the standardised change; reward; costs; logit of termination."""
-        features = jnp.concatenate([normalize(model.obs_stats, obs), encode_action(spec.action_space, action)], -1)
-        out = net(features)
-        if prior:
-            out = out + prior_scale * jax.lax.stop_gradient(prior(features))
-        mean, raw, rest = jnp.split(out, (dim, 2 * dim), -1)
-        low, high = LOG_VARIANCE_RANGE
-        log_variance = low + jax.nn.softplus(high - jax.nn.softplus(high - raw) - low)
-        return mean, log_variance, rest[..., 0], rest[..., 1 : 1 + num_costs], rest[..., -1]
+    def encode(model: Ensemble, obs: Array, action: Array) -> Array:
+        return jnp.concatenate([normalize(model.obs_stats, obs), encode_action(spec.action_space, action)], -1)
 
-    def member_loss(net: MLP, prior: Any, model: Ensemble, batch: ModelBatch) -> Float[Array, ""]:
-        mean, log_variance, reward, costs, logit = outputs(net, prior, model, batch.obs, batch.action)
-        change = standardize(model, batch.next_obs - batch.obs)
-        surprise = 0.5 * jnp.sum((change - mean) ** 2 * jnp.exp(-log_variance) + log_variance, -1)
-        misfit = (reward - batch.reward) ** 2 + jnp.sum((costs - batch.costs) ** 2, -1)
-        ending = optax.sigmoid_binary_cross_entropy(logit, batch.terminated.astype(jnp.float32))
+    def with_prior(net: MLP, prior: Any, features: Array) -> Array:
+        return net(features) + prior_scale * jax.lax.stop_gradient(prior(features)) if prior else net(features)
+
+    def change(nets: Pair, priors: Any, model: Ensemble, obs: Array, action: Array) -> tuple[Array, Array]:
+        """Mean and log-variance of the standardised change."""
+        out = with_prior(nets.dynamics, priors and priors.dynamics, encode(model, obs, action))
+        mean, raw = jnp.split(out, 2, -1)
+        low, high = LOG_VARIANCE_RANGE
+        return mean, low + jax.nn.softplus(high - jax.nn.softplus(high - raw) - low)
+
+    def meaning(nets: Pair, priors: Any, model: Ensemble, obs: Array, action: Array, next_obs: Array) -> Array:
+        """Reward, costs, and the logit of the end."""
+        features = jnp.concatenate([encode(model, obs, action), normalize(model.obs_stats, next_obs)], -1)
+        return with_prior(nets.signals, priors and priors.signals, features)
+
+    def member_loss(nets: Pair, priors: Any, model: Ensemble, batch: ModelBatch) -> Float[Array, ""]:
+        mean, log_variance = change(nets, priors, model, batch.obs, batch.action)
+        moved = standardize(model, batch.next_obs - batch.obs)
+        surprise = 0.5 * jnp.sum((moved - mean) ** 2 * jnp.exp(-log_variance) + log_variance, -1)
+        told = meaning(nets, priors, model, batch.obs, batch.action, batch.next_obs)
+        misfit = (told[..., 0] - batch.reward) ** 2 + jnp.sum((told[..., 1:-1] - batch.costs) ** 2, -1)
+        ending = optax.sigmoid_binary_cross_entropy(told[..., -1], batch.terminated.astype(jnp.float32))
         return jnp.mean(batch.weight * (surprise + misfit + ending))
 
     def train_step(model: Ensemble, batch: ModelBatch) -> tuple[Ensemble, Float[Array, " K"]]:
@@ -168,14 +194,20 @@ def ensemble(
         step, opt = optimizer.update(grads, model.optimizer, nets)
         return model._replace(nets=optax.apply_updates(nets, step), optimizer=opt), losses
 
-    def predict(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> Prediction:
-        members = jax.vmap(outputs, (0, 0, None, 0, None))
-        mean, log_variance, reward, costs, logit = members(model.nets, model.priors, model, obs, action)
+    def advance(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> tuple[Array, Array]:
+        mean, log_variance = jax.vmap(change, (0, 0, None, 0, None))(model.nets, model.priors, model, obs, action)
         shift, scale = change_scale(model)
-        std = scale * model.stretch * jnp.exp(0.5 * log_variance)
-        return Prediction(obs + shift + scale * mean, std, reward, costs, jax.nn.sigmoid(logit))
+        return obs + shift + scale * mean, scale * model.stretch * jnp.exp(0.5 * log_variance)
 
-    return EnsembleModel(init, observe, train_step, predict)
+    def tell(model: Ensemble, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
+        told = jax.vmap(meaning, (0, 0, None, 0, None, 0))(model.nets, model.priors, model, obs, action, next_obs)
+        return told[..., 0], told[..., 1:-1], jax.nn.sigmoid(told[..., -1])
+
+    def predict(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> Prediction:
+        next_obs, std = advance(model, obs, action)
+        return Prediction(next_obs, std, *tell(model, obs, action, next_obs))
+
+    return EnsembleModel(init, observe, train_step, predict, advance, tell)
 
 
 def change_scale(model: Ensemble) -> tuple[Float[Array, " d"], Float[Array, " d"]]:

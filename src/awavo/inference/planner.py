@@ -6,7 +6,7 @@ r"""Inference at decision time: from an observation to a posterior over action s
     2  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
     3  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
     4  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of candidates asked for, or 1
-    5  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
+    5  q <- a few steps of A-GSWD(q, nu) from the shifted posterior; rounds of 1 to 5, each proposing from the q before
     6  act by the first step of q: a sample, or its mode or mean
 
 Discrete actions: q is a categorical law per step. Continuous ones, scaled to [-1, 1]: P particles in R^(N d).
@@ -22,12 +22,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.awavo_config import AwavoConfig
-from awavo.inference.ensemble import Prediction
+from awavo.inference.ensemble import Ensemble, EnsembleModel, Prediction
 from awavo.inference.wvi import effective_sample_size, move_particles, move_probabilities, tempered_weights
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete, EnvSpec
 
-__all__ = ["Beliefs", "Decision", "action_defining", "planner", "slice_shape", "start_plan", "to_box"]
+__all__ = [
+    "Beliefs",
+    "Decision",
+    "action_defining",
+    "ensemble_beliefs",
+    "planner",
+    "predicted_beliefs",
+    "slice_shape",
+    "start_plan",
+    "to_box",
+]
 
 MAX_MONOMIAL_DIM = 4
 
@@ -35,11 +45,14 @@ MAX_MONOMIAL_DIM = 4
 class Beliefs(NamedTuple):
     """What a decision rests on, as functions of (batches of) raw observations `[..., d]`.
 
-    `predict(obs [M, K, d], action [K]) -> Prediction` of M members with log-weights `log_weights`; `policy(obs)` an
-    action distribution; `values(obs) -> [..., 1 + C]` critics' means under the policy; `log_optimality(signals)`.
+    `advance(obs [M, K, d], action [K]) -> (next_obs, told)` moves M members with log-weights `log_weights` by one step;
+    `tell(told, obs [N, M, K, d], action [N, K], next_obs) -> (signals [N, M, K, 1 + C], terminated)` says what N steps
+    meant, once all are known; `policy(obs)` is an action distribution, `values(obs) -> [..., 1 + C]` are the critics'
+    means under it; `log_optimality(signals)`.
     """
 
-    predict: Callable[[Array, Array], Prediction]
+    advance: Callable[[Array, Array], tuple[Array, Any]]
+    tell: Callable[[Any, Array, Array, Array], tuple[Array, Array]]
     log_weights: Float[Array, " M"]
     policy: Callable[[Array], Any]
     values: Callable[[Array], Array]
@@ -57,6 +70,32 @@ class Decision(NamedTuple):
     effective_size: Float[Array, ""]
     temperature: Float[Array, ""]
     distance: Float[Array, ""]
+
+
+def ensemble_beliefs(dynamics: EnsembleModel, model: Ensemble) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`advance` and `tell` of a learnt ensemble."""
+
+    def advance(obs, action):
+        return dynamics.advance(model, obs, action)[0], ()
+
+    def tell(told, obs, action, next_obs):
+        # The member axis goes first; all N steps are one batch.
+        obs, next_obs = (jnp.swapaxes(x, 0, 1) for x in (obs, next_obs))
+        reward, costs, ended = dynamics.tell(model, obs, action, next_obs)
+        signals = jnp.concatenate([reward[..., None], costs], -1)
+        return jnp.swapaxes(signals, 0, 1), jnp.swapaxes(ended, 0, 1)
+
+    return advance, tell
+
+
+def predicted_beliefs(predict: Callable[[Array, Array], Prediction]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`advance` and `tell` of a model that says everything at once, such as parametric physics."""
+
+    def advance(obs, action):
+        guess = predict(obs, action)
+        return guess.next_obs, (jnp.concatenate([guess.reward[..., None], guess.costs], -1), guess.terminated)
+
+    return advance, lambda told, obs, action, next_obs: told
 
 
 def action_defining(spec: EnvSpec, config: AwavoConfig) -> Defining:
@@ -142,27 +181,24 @@ def planner(spec: EnvSpec, config: AwavoConfig) -> Callable[..., Decision]:
         weights = jnp.exp(beliefs.log_weights)
         prepare, propose = (prepare_discrete, propose_discrete) if discrete else (prepare_box, propose_box)
 
-        def advance(carry, step):
-            obs, alive, total = carry
-            prepared, discount = step
+        def advance(obs, prepared):
             action = propose(prepared, beliefs, jnp.einsum("m,mkd->kd", weights, obs[:, :num_actor]))
-            guess = beliefs.predict(obs, action if discrete else to_box(space, action))
-            signals = jnp.concatenate([guess.reward[..., None], guess.costs], -1)
-            total = total + discount * alive[..., None] * signals
-            return (guess.next_obs, alive * (1 - guess.terminated), total), action
+            next_obs, told = beliefs.advance(obs, action if discrete else to_box(space, action))
+            return next_obs, (obs, action, next_obs, told)
 
-        start = (
-            jnp.broadcast_to(obs, (members, num, obs.shape[-1])),
-            jnp.ones((members, num)),
-            jnp.zeros((members, num, 1 + spec.num_costs)),
-        )
-        (last, alive, total), actions = jax.lax.scan(advance, start, (prepare(key, plan), discounts))
-        return actions, total + config.discount**horizon * alive[..., None] * beliefs.values(last)
+        start = jnp.broadcast_to(obs, (members, num, obs.shape[-1]))
+        last, (visited, actions, reached, told) = jax.lax.scan(advance, start, prepare(key, plan))
+        executed = actions if discrete else to_box(space, actions)
+        signals, ended = beliefs.tell(told, visited, executed, reached)
+        alive = jnp.cumprod(1 - ended, 0)
+        running = discounts[:, None, None] * jnp.concatenate([jnp.ones_like(alive[:1]), alive[:-1]])
+        total = jnp.sum(running[..., None] * signals, 0)
+        return actions, total + config.discount**horizon * alive[-1, ..., None] * beliefs.values(last)
 
-    def decide(key: Array, beliefs: Beliefs, obs: Array, plan: Array, slices: Array) -> Decision:
+    def one_round(beliefs: Beliefs, obs: Array, q: Array, slices: Array, key: Array) -> tuple[Array, Any]:
+        """Draw, weigh, move: q afterwards, and what explains it."""
         imagine_key, pick_key = jax.random.split(key)
-        before = shift_plan(space, plan)
-        actions, signals = imagine(imagine_key, beliefs, obs, before)
+        actions, signals = imagine(imagine_key, beliefs, obs, q)
         likelihoods = beliefs.log_optimality(signals)
         log_likelihood = jax.nn.logsumexp(beliefs.log_weights[:, None] + likelihoods, 0)
         if config.effective_share > 0:
@@ -171,20 +207,24 @@ def planner(spec: EnvSpec, config: AwavoConfig) -> Callable[..., Decision]:
             weights, temperature = jax.nn.softmax(log_likelihood), jnp.ones(())
         if discrete:
             target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, space.num))
-            after, distance = target, jnp.zeros(())
+            moved, distance = target, jnp.zeros(())
             if config.metric == "a-gswd":
-                after, left = move_probabilities(before, target, slices, **steps)
+                moved, left = move_probabilities(q, target, slices, **steps)
                 distance = jnp.mean(left)
         else:
             target = jnp.swapaxes(actions, 0, 1).reshape(num, -1)
-            flat = before.reshape(config.num_particles, -1)
+            flat = q.reshape(config.num_particles, -1)
             if config.metric == "a-gswd":
                 flat, distance = move_particles(flat, target, weights, slices, **steps)
             else:
                 flat, distance = target[resample(pick_key, weights, config.num_particles)], jnp.zeros(())
-            after = jnp.clip(flat, -1.0, 1.0).reshape(before.shape)
-        size = effective_sample_size(weights)
-        return Decision(after, before, target, weights, log_likelihood, size, temperature, distance)
+            moved = jnp.clip(flat, -1.0, 1.0).reshape(q.shape)
+        return moved, (q, target, weights, log_likelihood, effective_sample_size(weights), temperature, distance)
+
+    def decide(key: Array, beliefs: Beliefs, obs: Array, plan: Array, slices: Array) -> Decision:
+        keys = jax.random.split(key, config.num_rounds)
+        q, rounds = jax.lax.scan(lambda q, k: one_round(beliefs, obs, q, slices, k), shift_plan(space, plan), keys)
+        return Decision(q, *(values[-1] for values in rounds))
 
     steps: dict[str, Any] = dict(defining=defining, order=config.order, num_steps=config.num_steps)
     return decide

@@ -39,7 +39,10 @@ __all__ = [
     "tempered_weights",
 ]
 
-_BISECTIONS = 40
+# Log of the temperature in deviations of the log-likelihood: 32^4 steps between the ends.
+_LOG_TEMPERATURES = (-30.0, 8.0)
+_GRID = 32
+_ROUNDS = 4
 
 
 class Posterior(NamedTuple):
@@ -61,21 +64,19 @@ def tempered_weights(
 ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
     """Return weights of effective size `target_size`, and their temperature, which is at least `minimum`.
 
-    The effective size grows with the temperature, so bisection finds it. Equal likelihoods give equal weights.
+    The effective size grows with the temperature: each of a few rounds looks at a row of temperatures at once and goes
+    on between the two that enclose it. Equal likelihoods give equal weights.
     """
     centred = log_likelihood - jnp.max(log_likelihood)
     spread = jnp.maximum(jnp.std(centred), 1e-12)
-
-    def halve(_, bracket):
-        low, high = bracket
-        middle = (low + high) / 2
-        size = effective_sample_size(jax.nn.softmax(centred / (spread * jnp.exp(middle))))
-        small = size < target_size
-        return jnp.where(small, middle, low), jnp.where(small, high, middle)
-
-    bracket = (jnp.asarray(-30.0, centred.dtype), jnp.asarray(8.0, centred.dtype))
-    temperature = spread * jnp.exp(jax.lax.fori_loop(0, _BISECTIONS, halve, bracket)[1])
-    temperature = jnp.maximum(temperature, minimum)
+    low, high = jnp.asarray(_LOG_TEMPERATURES[0], centred.dtype), jnp.asarray(_LOG_TEMPERATURES[1], centred.dtype)
+    shares = jnp.linspace(0.0, 1.0, _GRID + 1)
+    for _ in range(_ROUNDS):
+        row = low + (high - low) * shares
+        sizes = effective_sample_size(jax.nn.softmax(centred / (spread * jnp.exp(row[:, None])), -1))
+        large = jnp.argmax((sizes >= target_size).at[-1].set(True))
+        low, high = row[jnp.maximum(large - 1, 0)], row[large]
+    temperature = jnp.maximum(spread * jnp.exp(high), minimum)
     return jax.nn.softmax(centred / temperature), temperature
 
 

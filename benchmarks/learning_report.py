@@ -1,6 +1,6 @@
-"""Turn results of baselines_learning.py into the table and the learning curves of docs/baselines.md.
+"""Turn results of learning.py into the table and the learning curves of docs/baselines.md.
 
-    python benchmarks/baselines_report.py benchmarks/results/baselines_learning.json [MORE.json ...]
+    python benchmarks/learning_report.py benchmarks/results/baselines_learning.json [MORE.json ...]
 
 Writes docs/baselines_results.md and docs/figures/baselines_TASK.svg; of two rows with the same algorithm and task the
 later file's is used.

@@ -1,11 +1,12 @@
 """Train an algorithm's preset on a task with several seeds, then evaluate every seed greedily and stochastically.
 
-    python benchmarks/baselines_learning.py --algo crpo pcpo --task cartpole acrobot --seeds 10 --steps 2000000 \
+    python benchmarks/learning.py --algo crpo pcpo --task cartpole acrobot --seeds 10 --steps 2000000 \
         --out benchmarks/results/baselines_learning.json
 
 Needs only jax, numpy, equinox and optax; run it with PYTHONPATH=src where the package is not installed. Seeds run in
 one vmapped program on a GPU and one after the other on a CPU (`--seed-axis`). `--set name=value` changes settings,
-`--cost-limits` the task's limits.
+`--cost-limits` the task's limits; `--checkpoints 5` also evaluates at five points on the way, `--actor-too` the actor
+alone where the algorithm has a planner.
 """
 
 from __future__ import annotations
@@ -69,20 +70,28 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
     per_iteration = config.num_envs * config.rollout_length
     iterations = -(-args.steps // per_iteration)
     chunk = max(1, min(MAX_CHUNK, iterations // args.points))
-    curve, began, cpu = [], time.perf_counter(), time.process_time()
+    judge = Judge(env, algorithm, config, seeds, args.episodes, axis)
+    curve, checkpoints, wall, cpu = [], [], 0.0, 0.0
     for start in range(0, iterations, chunk):
+        began, busy = time.perf_counter(), time.process_time()
         outputs = runner.run(min(chunk, iterations - start))
-        row = curve_row(min(start + chunk, iterations) * per_iteration, outputs, env.spec.num_costs)
+        wall, cpu = wall + time.perf_counter() - began, cpu + time.process_time() - busy
+        done = min(start + chunk, iterations)
+        row = curve_row(done * per_iteration, outputs, env.spec.num_costs)
+        if args.checkpoints and done * args.checkpoints // iterations > start * args.checkpoints // iterations:
+            checkpoints.append({**judge(runner.states, True), "env_steps": done * per_iteration})
+            if args.verbose:
+                show_result("greedy", checkpoints[-1], args.seeds)
         if row:
             curve.append(row)
             if args.verbose:
                 costs = " ".join(f"{c['value']:7.2f}" for c in row["costs"])
                 print(f"{row['env_steps']:9d} return {row['return']['value']:7.2f} costs {costs}", flush=True)
-    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    evaluation = {
-        name: evaluate(runner, env, algorithm, config, seeds, args.episodes, greedy)
-        for name, greedy in (("greedy", True), ("stochastic", False))
-    }
+    kinds = {"greedy": True} if args.greedy_only else {"greedy": True, "stochastic": False}
+    evaluation = {name: judge(runner.states, greedy) for name, greedy in kinds.items()}
+    if args.actor_too and algorithm.plan is not None:
+        alone = Judge(env, algorithm._replace(start=None, plan=None), config, seeds, args.episodes, axis)
+        evaluation["actor alone"] = alone(runner.states, True)
     total = iterations * per_iteration * args.seeds
     last = outputs[0].info._fields
     return {
@@ -100,24 +109,39 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
         "steps_per_cpu_second": total / cpu,
         "last_info": {k: np.mean([np.asarray(getattr(o.info, k))[-1] for o in outputs], 0).tolist() for k in last},
         "curve": curve,
+        "checkpoints": checkpoints,
+        "overrides": overrides,
         "evaluation": evaluation,
     }
 
 
-def evaluate(runner, env, algorithm, config, seeds: list[int], episodes: int, greedy: bool) -> dict:
-    """Fresh episodes of every seed's last state, summarised."""
-    play = jax.jit(evaluate_env(env, algorithm, episodes, greedy))
-    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(EVALUATION_SEED), s), greedy) for s in seeds]
-    played = [play(key, state.algorithm) for key, state in zip(keys, runner.states, strict=True)]
-    totals = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *played)
-    return evaluation_summary(
-        totals.returns,
-        totals.costs,
-        totals.length,
-        cost_names=env.spec.cost_names,
-        cost_limits=env.spec.cost_limits,
-        tolerance=config.tolerance,
-    )
+class Judge:
+    """Fresh episodes of every seed's state, summarised; compiled once for each kind of action."""
+
+    def __init__(self, env, algorithm, config, seeds: list[int], episodes: int, axis: str):
+        self.env, self.config, self.seeds, self.vmap = env, config, seeds, axis == "vmap"
+        plays = {greedy: evaluate_env(env, algorithm, episodes, greedy) for greedy in (True, False)}
+        self.plays = {greedy: jax.jit(jax.vmap(play) if self.vmap else play) for greedy, play in plays.items()}
+
+    def __call__(self, states: list, greedy: bool) -> dict:
+        """Play and summarise."""
+        base = jax.random.key(EVALUATION_SEED)
+        keys = [jax.random.fold_in(jax.random.fold_in(base, seed), greedy) for seed in self.seeds]
+        learnt = [state.algorithm for state in states]
+        if self.vmap:
+            stacked = jax.tree.map(lambda *x: jax.numpy.stack(x), *learnt)
+            totals = jax.tree.map(np.asarray, self.plays[greedy](jax.numpy.stack(keys), stacked))
+        else:
+            played = [self.plays[greedy](key, state) for key, state in zip(keys, learnt, strict=True)]
+            totals = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *played)
+        return evaluation_summary(
+            totals.returns,
+            totals.costs,
+            totals.length,
+            cost_names=self.env.spec.cost_names,
+            cost_limits=self.env.spec.cost_limits,
+            tolerance=self.config.tolerance,
+        )
 
 
 def show(row: dict) -> None:
@@ -128,14 +152,19 @@ def show(row: dict) -> None:
         f"{row['steps_per_cpu_second']:.0f} per CPU-second)"
     )
     for name, result in row["evaluation"].items():
-        mean = result["return"]
-        print(
-            f"  {name:10s} return {mean['value']:.1f} [{mean['low']:.1f}, {mean['high']:.1f}] "
-            f"within limits {result['feasible_seeds']}/{row['seeds']}"
-        )
-        print("    returns", np.round(mean["per_seed"], 1).tolist())
-        for cost, figures in result["costs"].items():
-            print(f"    {cost}", np.round(figures["per_seed"], 1).tolist(), flush=True)
+        show_result(name, result, row["seeds"])
+
+
+def show_result(name: str, result: dict, num_seeds: int) -> None:
+    mean = result["return"]
+    at = f"{result['env_steps']:9d} " if result["env_steps"] else ""
+    print(
+        f"  {at}{name:10s} return {mean['value']:.1f} [{mean['low']:.1f}, {mean['high']:.1f}] "
+        f"within limits {result['feasible_seeds']}/{num_seeds}"
+    )
+    print("    returns", np.round(mean["per_seed"], 1).tolist())
+    for cost, figures in result["costs"].items():
+        print(f"    {cost}", np.round(figures["per_seed"], 1).tolist(), flush=True)
 
 
 def main() -> None:
@@ -151,6 +180,9 @@ def main() -> None:
     parser.add_argument("--seed-axis", choices=("auto", "map", "vmap"), default="auto")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--cost-limits", nargs="*", type=float, help="instead of the task's")
+    parser.add_argument("--checkpoints", type=int, default=0, help="evaluations on the way")
+    parser.add_argument("--greedy-only", action="store_true", help="no evaluation of the stochastic policy")
+    parser.add_argument("--actor-too", action="store_true", help="evaluate a planner's actor alone as well")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -1,0 +1,64 @@
+"""Navigation: a point mass flies to a goal behind a forbidden disc.
+
+.. code-block:: text
+
+    v' = v + dt (a + noise),   p' = p + dt v',   a in [-1, 1]^2
+    r  = -|p' - goal| / 10 - |a|^2 / 100,   g = 1 while p' is inside the disc
+
+The straight line crosses the disc; time is short, so going round it costs reward. A small continuous task, for tests
+and first steps: no contacts, known optimum by eye.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.types import Box, Env, EnvSpec
+
+__all__ = ["NavigationParams", "navigation"]
+
+COST_NAMES = ("disc",)
+HORIZON = 100
+
+
+class NavigationParams(NamedTuple):
+    """Geometry and physics; vmap over a batch of them to randomise."""
+
+    start: tuple[float, float] = (-1.5, 0.0)
+    start_spread: float = 0.2
+    goal: tuple[float, float] = (1.5, 0.0)
+    radius: float = 0.5
+    noise: float = 0.1
+    time_step: float = 0.1
+
+
+def navigation(*, cost_limits: Sequence[float] = (2.0,)) -> Env:
+    """Build the task; the state (and observation) is (position, velocity)."""
+    limits = check_limits(cost_limits, COST_NAMES)
+    spec = EnvSpec("navigation", 4, Box((-1.0, -1.0), (1.0, 1.0)), HORIZON, COST_NAMES, limits)
+
+    def reset(key: Array, params: NavigationParams) -> tuple[Float[Array, 4], Float[Array, 4]]:
+        offset = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
+        place = jnp.asarray(params.start) + params.start_spread * offset
+        state = jnp.concatenate([place, jnp.zeros(2)])
+        return state, state
+
+    def step(
+        key: Array, state: Float[Array, 4], action: Float[Array, 2], params: NavigationParams
+    ) -> tuple[Float[Array, 4], Transition]:
+        push = jnp.clip(action, -1.0, 1.0)
+        velocity = state[2:] + params.time_step * (push + params.noise * jax.random.normal(key, (2,)))
+        place = state[:2] + params.time_step * velocity
+        state = jnp.concatenate([place, velocity])
+        away = jnp.sqrt(jnp.sum((place - jnp.asarray(params.goal)) ** 2))
+        reward = -0.1 * away - 0.01 * jnp.sum(push**2)
+        inside = jnp.sum(place**2) < params.radius**2
+        return state, Transition(state, reward, inside[None].astype(jnp.float32), jnp.zeros((), bool))
+
+    return auto_reset(spec, NavigationParams(), reset, step)
