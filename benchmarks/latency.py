@@ -23,7 +23,8 @@ import numpy as np
 from awavo.algorithms.awavo import awavo
 from awavo.awavo_config import AwavoConfig
 from awavo.inference.physics import ParametricModel, predict_parametric
-from awavo.inference.planner import Beliefs, planner, predicted_beliefs, slice_shape, start_plan
+from awavo.inference.planner import Beliefs, planner, predicted_beliefs
+from awavo.inference.sequences import sequences, slice_shape
 from awavo.networks import SquashedGaussian
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.registry import make_task
@@ -82,7 +83,7 @@ def quadrotor_loop(num_sequences: int, horizon: int, num_members: int):
         lambda obs: jnp.zeros((*obs.shape[:-1], 2)),
         lambda signals: signals[..., 0] - signals[..., 1],
     )
-    slices = jax.random.normal(jax.random.key(1), slice_shape(spec, config))
+    slices = jax.random.normal(jax.random.key(1), slice_shape(spec.action_space, config))
     run = jax.jit(lambda key, obs, plan: planner(spec, config)(key, beliefs, obs, plan, slices).plan)
 
     def decide(key, obs, memory):
@@ -94,7 +95,7 @@ def quadrotor_loop(num_sequences: int, horizon: int, num_members: int):
         obs[6:10] = (1, 0, 0, 0)
         return obs.astype(np.float32)
 
-    return decide, start_plan(spec, config), observe
+    return decide, sequences(spec.action_space, config).start(), observe
 
 
 def measure(loop, decisions: int) -> dict[str, float]:

@@ -35,10 +35,10 @@ class AwavoConfig(OrpoDrConfig):
     num_members: int = setting(5, "members of the ensemble p_D(theta)", low=1, high=1_000)
     model_hidden: tuple[int, ...] = setting((64, 64), "sizes of the model's hidden layers", low=1, high=65_536)
     model_activation: str = setting("relu", "activation of the model", choices=("relu", "silu", "tanh"))
-    model_lr: float = setting(2e-3, "Adam step size of the model", low=0.0, high=1.0)
+    model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
     model_weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)
-    model_updates: int = setting(100, "gradient steps of the model after each rollout", low=1, high=100_000)
-    model_batch: int = setting(256, "transitions per gradient step and member", low=1, high=1_000_000)
+    model_updates: int = setting(200, "gradient steps of the model after each rollout", low=1, high=100_000)
+    model_batch: int = setting(128, "transitions per gradient step and member", low=1, high=1_000_000)
     imagined_batch: int = setting(
         128, "transitions of the model added to each batch of actor and critics", low=0, high=1_000_000
     )

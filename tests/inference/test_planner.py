@@ -10,7 +10,8 @@ import pytest
 from awavo.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Prediction
 from awavo.inference.operators import make_operator
-from awavo.inference.planner import Beliefs, planner, predicted_beliefs, resample, slice_shape, start_plan
+from awavo.inference.planner import Beliefs, planner, predicted_beliefs
+from awavo.inference.sequences import resample, sequences, slice_shape
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.tasks.tabular import hazard_grid_cmdp
 from awavo.types import Box, Discrete, EnvSpec
@@ -43,17 +44,25 @@ def push_beliefs(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
         cost = OPERATOR.cost_log_likelihood(signals[..., 1], LOW, HIGH)
         return sharpness * (weights[0] * reward + weights[1] * cost)
 
-    return Beliefs(*predicted_beliefs(predict), jnp.full(num_members, -np.log(num_members)), policy, lambda obs: jnp.zeros((*obs.shape[:-1], 2)),
-                   log_optimality)  # fmt: skip
+    log_weights = jnp.full(num_members, -np.log(num_members))
+    return Beliefs(
+        *predicted_beliefs(predict), log_weights, policy, lambda obs: jnp.zeros((*obs.shape[:-1], 2)), log_optimality
+    )
 
 
 def run(spec, config, key=KEY, obs=(1.5,), **belief_options):
     decide = planner(spec, config)
-    slices = jax.random.normal(jax.random.key(9), slice_shape(spec, config))
+    slices = jax.random.normal(jax.random.key(9), slice_shape(spec.action_space, config))
 
     @jax.jit
     def go(key):
-        return decide(key, push_beliefs(spec, **belief_options), jnp.array(obs), start_plan(spec, config), slices)
+        return decide(
+            key,
+            push_beliefs(spec, **belief_options),
+            jnp.array(obs),
+            sequences(spec.action_space, config).start(),
+            slices,
+        )
 
     return go(key)
 
@@ -105,7 +114,7 @@ def test_warm_start_carries_over():
     spec = BOX._replace(action_space=Discrete(2))
     config = dataclasses.replace(CONFIG, actor_share=0.0, memory_share=1.0)
     plan = jnp.zeros((config.horizon, 2)).at[:, 1].set(1.0)
-    slices = jnp.ones(slice_shape(spec, config))
+    slices = jnp.ones(slice_shape(spec.action_space, config))
     decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_beliefs(spec), jnp.array([0.0]), plan, slices))
     result = decide(plan)
     np.testing.assert_allclose(result.before[:-1, 1], 1)
@@ -139,12 +148,17 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum():
         return Prediction(jax.nn.one_hot(following[state, action], 16), jnp.ones_like(obs), found[0],
                           jnp.moveaxis(found[1:], 0, -1), jnp.zeros(state.shape))  # fmt: skip
 
-    beliefs = Beliefs(*predicted_beliefs(predict), jnp.zeros(1), lambda obs: Categorical(jnp.zeros((*obs.shape[:-1], 4))),
-                      lambda obs: jnp.zeros((*obs.shape[:-1], 3)), lambda s: s @ jnp.asarray(weights))  # fmt: skip
-    slices = jax.random.normal(KEY, slice_shape(spec, config))
+    beliefs = Beliefs(
+        *predicted_beliefs(predict),
+        jnp.zeros(1),
+        lambda obs: Categorical(jnp.zeros((*obs.shape[:-1], 4))),
+        lambda obs: jnp.zeros((*obs.shape[:-1], 3)),
+        lambda s: s @ jnp.asarray(weights),
+    )
+    slices = jax.random.normal(KEY, slice_shape(spec.action_space, config))
     decide = jax.jit(lambda key, obs, plan: planner(spec, config)(key, beliefs, obs, plan, slices).plan)
 
-    state, total, plan = 0, 0.0, start_plan(spec, config)
+    state, total, plan = 0, 0.0, sequences(spec.action_space, config).start()
     for step in range(horizon):
         for again in range(4):
             # A decision begins with the plan of the step before, shifted; thinking again begins with the plan itself.

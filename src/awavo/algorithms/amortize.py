@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from awavo.algorithms.optimize import descend
 from awavo.awavo_config import AwavoConfig
-from awavo.inference.planner import action_defining, to_unit
+from awavo.inference.sequences import action_defining, to_unit
 from awavo.inference.wvi import categorical_gswd
 from awavo.networks import SquashedGaussian, diversity_loss, normalize
 from awavo.transport import adaptive_gswd
@@ -103,7 +103,7 @@ def policy_distance(
 ) -> Float[Array, " B"]:
     """How far the policy is from the posterior in each state: A-GSWD, or the cross-entropy."""
     space = spec.action_space
-    defining = action_defining(spec, config)
+    defining = action_defining(spec.action_space, config)
     if isinstance(space, Discrete):
         if config.metric == "kl":
             return -jnp.sum(first * dist.log_probs(), -1)
@@ -113,8 +113,8 @@ def policy_distance(
         inner = jnp.arctanh(jnp.clip(jnp.swapaxes(first, 0, 1), -0.999, 0.999))
         score = -0.5 * ((inner - dist.mean) / jnp.exp(dist.log_std)) ** 2 - dist.log_std
         return -jnp.mean(jnp.sum(score, -1), 0)
-    wide = [jnp.broadcast_to(x, (config.num_particles, *x.shape)) for x in (dist.mean, dist.log_std)]
-    drawn = to_unit(space, SquashedGaussian(*wide, dist.low, dist.high).sample(key))
+    mean, log_std = (jnp.broadcast_to(x, (config.num_particles, *x.shape)) for x in (dist.mean, dist.log_std))
+    drawn = to_unit(space, SquashedGaussian(mean, log_std, dist.low, dist.high).sample(key))
     # The first action's coordinates of every linear form.
     forms = slices.reshape(*slices.shape[:2], -1, config.horizon * space.dim)[..., : space.dim]
     forms = forms.reshape(*slices.shape[:2], -1)
@@ -132,7 +132,7 @@ def ascend_slices(
     rows = jnp.linspace(0, rollout.reward.size - 1, min(MAX_PAIRS, rollout.reward.size)).astype(jnp.int32)
     obs, before, target, weights = (_flat(x)[rows] for x in (rollout.obs, record.before, record.target, record.weights))
     hidden = state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs))
-    defining = action_defining(spec, config)
+    defining = action_defining(spec.action_space, config)
     options: dict[str, Any] = dict(defining=defining, order=config.order)
 
     def seen(slices):

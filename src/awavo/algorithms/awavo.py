@@ -30,11 +30,12 @@ from awavo.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
 from awavo.inference.identification import assess
 from awavo.inference.operators import Operator, make_operator
-from awavo.inference.planner import Beliefs, ensemble_beliefs, planner, slice_shape, start_plan, to_box
+from awavo.inference.planner import Beliefs, ensemble_beliefs, planner
+from awavo.inference.sequences import sequences, slice_shape
 from awavo.networks import SlicingHead, normalize, slicing_head
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
-__all__ = ["AwavoInfo", "AwavoState", "PlanRecord", "awavo"]
+__all__ = ["AwavoInfo", "AwavoState", "PlanRecord", "awavo", "head_slices"]
 
 
 class AwavoState(NamedTuple):
@@ -83,11 +84,16 @@ class AwavoInfo(NamedTuple):
     slice_distance: Array
 
 
+def head_slices(state: AwavoState, obs: Float[Array, "*batch d"]) -> Float[Array, "*batch L c"]:
+    """The slices by which AWaVO decides in given states."""
+    return state.head(state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs)))
+
+
 def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) -> Algorithm:
     """Build AWaVO for a task; `operator` replaces the one named in the configuration."""
     likelihood = operator or make_operator(config.operator, temperature=config.temperature, kappa=config.kappa)
     orpo = orpo_dr(spec, config, likelihood)
-    discrete = isinstance(spec.action_space, Discrete)
+    discrete, dreams = isinstance(spec.action_space, Discrete), config.imagined_batch > 0
     log_optimality = log_optimality_fn(config, likelihood)
     dynamics = ensemble(
         spec,
@@ -98,7 +104,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         config.prior_scale,
         config.model_activation,
     )
-    decide = planner(spec, config)
+    decide, laws = planner(spec, config), sequences(spec.action_space, config)
     head_optimizer, amortize_optimizer = (
         adam(lr, config.max_grad_norm) for lr in (config.slice_lr, config.amortize_lr)
     )
@@ -106,7 +112,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
     def init(key: Array) -> AwavoState:
         orpo_key, model_key, head_key = jax.random.split(key, 3)
         base = orpo.init(orpo_key)
-        head: Any = slicing_head(head_key, config.hidden[-1], *slice_shape(spec, config))
+        head: Any = slicing_head(head_key, config.hidden[-1], *slice_shape(spec.action_space, config))
         actor_params: Any = base.learner.actor
         return AwavoState(
             base,
@@ -122,7 +128,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         return action, ()
 
     def start(num_envs: int) -> Array:
-        plan = start_plan(spec, config)
+        plan = laws.start()
         return jnp.broadcast_to(plan, (num_envs, *plan.shape))
 
     def plan(key: Array, state: AwavoState, obs: Array, memory: Array, greedy: bool) -> tuple[Array, PlanRecord, Array]:
@@ -130,47 +136,27 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         slices = choose_slices(slice_key, state, obs)
         keys = jax.random.split(plan_key, obs.shape[0])
         result = jax.vmap(decide, (0, None, 0, 0, 0))(keys, beliefs(state), obs, memory, slices)
-        first = result.plan[:, 0] if discrete else result.plan[:, :, 0]
-        action = pick(pick_key, first, greedy)
+        action = laws.pick(pick_key, jax.vmap(laws.first)(result.plan), greedy)
         if not greedy:
             warm = state.orpo.replay.added < config.warmup_steps
-            action = jnp.where(warm, random_action(warm_key, obs.shape[0]), action)
-        record = PlanRecord(
-            result.before[:, 0] if discrete else result.before,
-            result.plan[:, 0] if discrete else result.plan,
-            result.target[:, 0] if discrete else result.target,
-            result.weights,
-            result.effective_size,
-            result.distance,
-        )
+            action = jnp.where(warm, laws.draw(warm_key, obs.shape[0]), action)
+        # Of categorical laws, which are independent, the first step is all that learning needs.
+        kept = (result.before, result.plan, result.target)
+        before, after, target = (law[:, 0] for law in kept) if discrete else kept
+        record = PlanRecord(before, after, target, result.weights, result.effective_size, result.distance)
         return action, record, result.plan
-
-    def pick(key: Array, first: Array, greedy: bool) -> Array:
-        """The first action of q: of `[E, A]` probabilities, or of `[E, P, d]` particles."""
-        if discrete:
-            return jnp.argmax(first, -1) if greedy else jax.random.categorical(key, jnp.log(first + 1e-9))
-        if greedy:
-            return to_box(spec.action_space, first.mean(1))
-        chosen = jax.random.randint(key, (first.shape[0], 1, 1), 0, first.shape[1])
-        return to_box(spec.action_space, jnp.take_along_axis(first, chosen, 1)[:, 0])
-
-    def random_action(key: Array, num: int) -> Array:
-        if discrete:
-            return jax.random.randint(key, (num,), 0, spec.action_space.num)
-        unit = jax.random.uniform(key, (num, spec.action_space.dim), minval=-1.0, maxval=1.0)
-        return to_box(spec.action_space, unit)
 
     def choose_slices(key: Array, state: AwavoState, obs: Array) -> Float[Array, "E L c"]:
         if config.slices == "random":
-            return jax.random.normal(key, (obs.shape[0], *slice_shape(spec, config)))
-        return state.head(state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs)))
+            return jax.random.normal(key, (obs.shape[0], *slice_shape(spec.action_space, config)))
+        return head_slices(state, obs)
 
     def beliefs(state: AwavoState) -> Beliefs:
         learner, stats = state.orpo.learner, state.orpo.obs_stats
 
         def values(obs):
             obs = normalize(stats, obs)
-            dist = learner.actor(obs)
+            dist: Any = learner.actor(obs)
             if discrete:
                 every = learner.target_critic.all_actions(obs).mean(-1)
                 return jnp.einsum("...a,...as->...s", jnp.exp(dist.log_probs()), every)
@@ -187,7 +173,8 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
     def learn(key: Array, state: AwavoState, rollout: Rollout) -> tuple[AwavoState, AwavoInfo]:
         model_key, orpo_key, amortize_key = jax.random.split(key, 3)
         model, judged, losses = identify(model_key, state, rollout)
-        base, info = orpo.learn(orpo_key, state.orpo, rollout, partial(imagine, state, model))
+        update: Any = orpo.learn
+        base, info = update(orpo_key, state.orpo, rollout, partial(imagine, state, model) if dreams else None)
         state = state._replace(orpo=base, model=model)
         if config.planning == "off":
             none = jnp.zeros(())
@@ -212,9 +199,9 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         row_key, member_key, act_key, mix_key, next_key, end_key = jax.random.split(key, 6)
         num = config.imagined_batch
         obs = batch.obs[jax.random.randint(row_key, (num,), 0, batch.obs.shape[0])]
-        drawn, own = random_action(mix_key, num), policy(normalize(state.orpo.obs_stats, obs)).sample(act_key)
+        drawn, own = laws.draw(mix_key, num), policy(normalize(state.orpo.obs_stats, obs)).sample(act_key)
         half = (jnp.arange(num) % 2 == 0).reshape(-1, *[1] * (own.ndim - 1))
-        action = jnp.where(half, drawn, own)
+        action: Any = jnp.where(half, drawn, own)
         every = dynamics.predict(model, jnp.broadcast_to(obs, (config.num_members, *obs.shape)), action)
         member = jax.random.categorical(member_key, model.log_weights(), shape=(num,))
         guess = jax.tree.map(lambda x: x[member, jnp.arange(num)], every)

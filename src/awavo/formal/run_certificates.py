@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from awavo.algorithms.awavo import AwavoState, head_slices
 from awavo.algorithms.orpo_dr import OrpoDrState, critic_quantiles, return_bounds
 from awavo.formal.bellman import certify_contraction, certify_fixed_point, certify_projection
 from awavo.formal.calibration import certify_calibration
@@ -20,6 +21,7 @@ from awavo.formal.rates import certify_learning_rate
 from awavo.formal.safety import certify_safety, decided
 from awavo.formal.schedule import schedule
 from awavo.inference.operators import Operator
+from awavo.inference.sequences import action_defining, plan_dim
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = ["Findings", "Plan", "Subject", "certify_subject"]
@@ -58,7 +60,6 @@ class Subject(NamedTuple):
     steps: np.ndarray
     curves: np.ndarray
     iterations: int
-    slices: SliceInstance | None = None
 
 
 class Findings(NamedTuple):
@@ -83,9 +84,9 @@ def certify_subject(subject: Subject, plan: Plan) -> Findings:
     certificates += calibrated
     skipped += [reason] if reason else []
     certificates += _reference(subject.settings, subject.fingerprint)
-    slices = subject.slices or default_instance(subject.spec)
-    certificates += certify_metric(slices)
-    if subject.slices is None:
+    slices = _slices(subject, 0 if delivered is None else list(subject.seeds).index(delivered))
+    certificates += certify_metric(slices or default_instance(subject.spec))
+    if slices is None:
         skipped.append("slices of the run: this algorithm computes no A-GSWD, so the library's default was certified")
     if subject.curves.size:
         best = float(np.nanmax(subject.curves))
@@ -132,10 +133,40 @@ def _safety_of(subject: Subject, plan: Plan, index: int, seed: int, costs: np.nd
     )
 
 
+def _critics(state: Any) -> OrpoDrState | None:
+    """The quantile critics' part of a state, where it has one."""
+    state = state.orpo if isinstance(state, AwavoState) else state
+    return state if isinstance(state, OrpoDrState) else None
+
+
+def _quantiles(state: Any, obs: Any, action: Any) -> Any:
+    critics = _critics(state)
+    assert critics is not None
+    return critic_quantiles(critics, obs, action)
+
+
+def _slices(subject: Subject, index: int) -> SliceInstance | None:
+    """The slices by which AWaVO decides in the first state of an episode."""
+    state, settings = subject.states[index], subject.settings
+    if not isinstance(state, AwavoState) or (settings.planning, settings.metric, settings.slices) != (
+        "on",
+        "a-gswd",
+        "adaptive",
+    ):
+        return None
+    obs: Any = np.zeros(subject.spec.obs_dim, np.float32)
+    if subject.env is not None:
+        obs = subject.env.reset(jax.random.key(0), subject.env.params)[1]
+    space = subject.spec.action_space
+    source = f"the slicing head of seed {subject.seeds[index]} in the first state of an episode"
+    slices = np.asarray(head_slices(state, obs))
+    return SliceInstance(slices, settings.order, action_defining(space, settings), plan_dim(space, settings), source)
+
+
 def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[float, float]], Assumption]:
     """Bounds of an episode's cost: the horizon times the extreme costs of one step seen in training."""
-    horizon, state = subject.spec.horizon, subject.states[index]
-    if isinstance(state, OrpoDrState):
+    horizon, state = subject.spec.horizon, _critics(subject.states[index])
+    if state is not None:
         low, high = (np.asarray(v, float)[1:] for v in state.bounds)
         seen = ", ".join(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True))
         note = f"extremes over all training steps of this seed: {seen}"
@@ -150,8 +181,8 @@ def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[
 
 def _ranges(subject: Subject, delivered: int | None) -> list[tuple[float, float]]:
     """The unit range, and the return ranges this run's likelihoods were computed on."""
-    state = subject.states[0 if delivered is None else list(subject.seeds).index(delivered)]
-    if not isinstance(state, OrpoDrState):
+    state = _critics(subject.states[0 if delivered is None else list(subject.seeds).index(delivered)])
+    if state is None:
         return [(0.0, 1.0)]
     low, high = (np.asarray(v, float) for v in return_bounds(state.bounds, subject.settings))
     return [(0.0, 1.0), *dict.fromkeys(zip(low.tolist(), high.tolist(), strict=True))]
@@ -162,12 +193,12 @@ def _calibration(subject: Subject, plan: Plan, delivered: int | None) -> tuple[l
     index = 0 if delivered is None else list(subject.seeds).index(delivered)
     state = subject.states[index]
     env = subject.long_env or subject.env
-    if env is None or not isinstance(state, OrpoDrState):
+    if env is None or _critics(state) is None:
         return [], "critic calibration: needs quantile critics and a functional environment"
     run = critic_samples(
         env,
         subject.algorithm,
-        critic_quantiles,
+        _quantiles,
         num=CRITIC_EPISODES,
         latest_start=subject.spec.horizon,
         discount=subject.settings.discount,

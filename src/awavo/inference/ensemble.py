@@ -128,7 +128,7 @@ def ensemble(
     dim, num_costs = spec.obs_dim, spec.num_costs
     action_dim = spec.action_space.num if isinstance(spec.action_space, Discrete) else spec.action_space.dim
     inputs = dim + action_dim
-    shapes = Pair((inputs, 2 * dim), (inputs + dim, 2 + num_costs))
+    shapes = ((inputs, 2 * dim), (inputs + dim, 2 + num_costs))
     optimizer = optax.adamw(learning_rate, weight_decay=weight_decay)
 
     def draw(key: Array, hidden: Sequence[int], activation: str, output_scale: float) -> Any:

@@ -99,7 +99,7 @@ def _descend(
     def wide(x):
         return x.reshape(x.shape + (1,) * len(axes))
 
-    def step(carry, _):
+    def step(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
         x, value, grad, share = carry
         length = jnp.sum(grad**2, axes)
         pace = share * power * value / jnp.where(length > 1e-20, length, jnp.inf)
@@ -110,8 +110,8 @@ def _descend(
         share = jnp.where(better, jnp.minimum(2 * share, 1.0), 0.3 * share)
         return (x, jnp.where(better, trial_value, value), grad, share), None
 
-    (x, value, _, _), _ = jax.lax.scan(step, (start, value, grad, jnp.ones_like(value)), None, length=num_steps)
-    return x, value
+    last, _ = jax.lax.scan(step, (start, value, grad, jnp.ones_like(value)), None, length=num_steps)
+    return last[0], last[1]
 
 
 def move_particles(

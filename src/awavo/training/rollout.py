@@ -56,7 +56,7 @@ def clear(totals: EpisodeTotals, done: Array) -> EpisodeTotals:
     )
 
 
-def renew(done: Array, fresh: Any, memory: Any) -> Any:
+def renew(done: Any, fresh: Any, memory: Any) -> Any:
     """A planner's memory, fresh where an episode ended."""
     return jax.tree.map(lambda new, old: jnp.where(done.reshape(-1, *[1] * (old.ndim - 1)), new, old), fresh, memory)
 

@@ -1,0 +1,181 @@
+"""Laws q over action sequences, one set of functions for each kind of action.
+
+Discrete actions: a categorical law for each of the N steps, `[N, A]`. Continuous ones, scaled to [-1, 1]: P particles
+`[P, N, d]`, points of R^(N d). All random numbers of a decision and all that needs no imagined state are drawn before
+the loop over the horizon (`prepare`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from awavo.awavo_config import AwavoConfig
+from awavo.inference.wvi import move_particles, move_probabilities
+from awavo.transport.defining import Defining, LinearForms, Polynomial
+from awavo.types import ActionSpace, Box, Discrete
+
+__all__ = ["Sequences", "action_defining", "plan_dim", "resample", "sequences", "slice_shape", "to_box", "to_unit"]
+
+MAX_MONOMIAL_DIM = 4
+
+
+class Sequences(NamedTuple):
+    """What a planner does with q; `K` candidates, relaxed actions `[K]` or `[K, d]`.
+
+    `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
+    `propose(prepared, policy) -> actions`, the policy's law at the first candidates; `execute(actions)`, as the
+    environment takes them; `move(key, q, actions [N, K, ..], weights, slices) -> (q, target, distance)`; `first(q)`;
+    `pick(key, first [E, ..], greedy)`; `draw(key, num)` random actions.
+    """
+
+    start: Callable[[], Array]
+    shift: Callable[[Array], Array]
+    prepare: Callable[[Array, Array], Any]
+    propose: Callable[[Any, Any], Array]
+    execute: Callable[[Array], Array]
+    move: Callable[[Array, Array, Array, Array, Array], tuple[Array, Array, Array]]
+    first: Callable[[Array], Array]
+    pick: Callable[[Array, Array, bool], Array]
+    draw: Callable[[Array, int], Array]
+
+
+def action_defining(space: ActionSpace, config: AwavoConfig) -> Defining:
+    """The defining function of the space q lives in: monomials in few dimensions, powers of linear forms in many."""
+    if isinstance(space, Discrete) and space.num <= MAX_MONOMIAL_DIM:
+        return Polynomial(config.degree)
+    return LinearForms(num_forms=1 if config.degree == 1 else 4, degree=config.degree)
+
+
+def plan_dim(space: ActionSpace, config: AwavoConfig) -> int:
+    """Dimension of the space that is sliced: one-hot actions, or whole sequences of continuous ones."""
+    return space.num if isinstance(space, Discrete) else config.horizon * space.dim
+
+
+def slice_shape(space: ActionSpace, config: AwavoConfig) -> tuple[int, int]:
+    """(L, c) of one decision's slices."""
+    return config.num_slices, action_defining(space, config).num_coefficients(plan_dim(space, config))
+
+
+def to_box(space: Box, unit: Float[Array, "... d"]) -> Float[Array, "... d"]:
+    """From [-1, 1] to the box."""
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return (high + low) / 2 + (high - low) / 2 * jnp.clip(unit, -1.0, 1.0)
+
+
+def to_unit(space: Box, action: Float[Array, "... d"]) -> Float[Array, "... d"]:
+    """From the box to [-1, 1]."""
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return (2 * action - high - low) / (high - low)
+
+
+def shares(config: AwavoConfig) -> tuple[int, int, int]:
+    """How many candidates come from the actor, from memory, from the prior."""
+    actor = round(config.actor_share * config.num_sequences)
+    memory = min(round(config.memory_share * config.num_sequences), config.num_sequences - actor)
+    return actor, memory, config.num_sequences - actor - memory
+
+
+def sequences(space: ActionSpace, config: AwavoConfig) -> Sequences:
+    """Build the functions for an action space."""
+    return _categorical(space, config) if isinstance(space, Discrete) else _particles(space, config)
+
+
+def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
+    _, num_memory, num_prior = shares(config)
+    horizon, num = config.horizon, space.num
+    defining = action_defining(space, config)
+
+    def prepare(key, q):
+        memory = jnp.broadcast_to(q[:, None], (horizon, num_memory, num))
+        prior = jnp.full((horizon, num_prior, num), 1.0 / num)
+        others = jnp.log(jnp.concatenate([memory, prior], 1) + 1e-6)
+        return jax.random.gumbel(key, (horizon, config.num_sequences, num)), others
+
+    def propose(prepared, policy):
+        noise, others = prepared
+        mixed = (1 - config.proposal_noise) * jax.nn.softmax(policy.logits) + config.proposal_noise / num
+        return jnp.argmax(jnp.concatenate([jnp.log(mixed), others]) + noise, -1)
+
+    def move(key, q, actions, weights, slices):
+        target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, num))
+        if config.metric == "kl":
+            return target, target, jnp.zeros(())
+        moved, left = move_probabilities(
+            q, target, slices, defining=defining, order=config.order, num_steps=config.num_steps
+        )
+        return moved, target, jnp.mean(left)
+
+    def pick(key, first, greedy):
+        return jnp.argmax(first, -1) if greedy else jax.random.categorical(key, jnp.log(first + 1e-9))
+
+    return Sequences(
+        start=lambda: jnp.full((horizon, num), 1.0 / num),
+        shift=lambda q: jnp.concatenate([q[1:], jnp.full_like(q[:1], 1.0 / num)]),
+        prepare=prepare,
+        propose=propose,
+        execute=lambda actions: actions,
+        move=move,
+        first=lambda q: q[0],
+        pick=pick,
+        draw=lambda key, count: jax.random.randint(key, (count,), 0, num),
+    )
+
+
+def _particles(space: Box, config: AwavoConfig) -> Sequences:
+    num_actor, num_memory, num_prior = shares(config)
+    horizon, dim, num = config.horizon, space.dim, config.num_particles
+    defining = action_defining(space, config)
+
+    def prepare(key, q):
+        actor_key, noise_key, prior_key = jax.random.split(key, 3)
+        rows = jnp.swapaxes(q, 0, 1)[:, jnp.arange(num_memory) % num]
+        noise = config.proposal_noise * jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim))
+        prior = jax.random.uniform(prior_key, (horizon, num_prior, dim), minval=-1.0, maxval=1.0)
+        others = jnp.concatenate([rows + noise[:, num_actor:], prior], 1)
+        return jax.random.split(actor_key, horizon), noise[:, :num_actor], jnp.clip(others, -1.0, 1.0)
+
+    def propose(prepared, policy):
+        key, noise, others = prepared
+        actor = to_unit(space, policy.sample(key)) + noise
+        return jnp.concatenate([jnp.clip(actor, -1.0, 1.0), others])
+
+    def move(key, q, actions, weights, slices):
+        target = jnp.swapaxes(actions, 0, 1).reshape(config.num_sequences, -1)
+        if config.metric == "kl":
+            flat, distance = target[resample(key, weights, num)], jnp.zeros(())
+        else:
+            flat, distance = move_particles(
+                q.reshape(num, -1), target, weights, slices,
+                defining=defining, order=config.order, num_steps=config.num_steps,
+            )  # fmt: skip
+        return jnp.clip(flat, -1.0, 1.0).reshape(q.shape), target, distance
+
+    def pick(key, first, greedy):
+        if greedy:
+            return to_box(space, first.mean(1))
+        chosen = jax.random.randint(key, (first.shape[0], 1, 1), 0, num)
+        return to_box(space, jnp.take_along_axis(first, chosen, 1)[:, 0])
+
+    return Sequences(
+        # At the centre: the prior's candidates spread them.
+        start=lambda: jnp.zeros((num, horizon, dim)),
+        shift=lambda q: jnp.concatenate([q[:, 1:], q[:, -1:]], 1),
+        prepare=prepare,
+        propose=propose,
+        execute=lambda actions: to_box(space, actions),
+        move=move,
+        first=lambda q: q[:, 0],
+        pick=pick,
+        draw=lambda key, count: to_box(space, jax.random.uniform(key, (count, dim), minval=-1.0, maxval=1.0)),
+    )
+
+
+def resample(key: Array, weights: Float[Array, " K"], num: int) -> Array:
+    """Systematic resampling: indices whose counts differ from the expected ones by less than 1."""
+    points = (jnp.arange(num) + jax.random.uniform(key)) / num
+    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), weights.shape[0] - 1)
