@@ -9,7 +9,7 @@ import pytest
 import toys
 from toys import CONTINUOUS, compiled, toy_rollout
 
-from awavo.algorithms.orpo_dr import orpo_dr
+from awavo.algorithms.orpo_dr import critic_quantiles, exceeds, orpo_dr
 from awavo.config import OrpoDrConfig
 from awavo.types import Discrete
 
@@ -144,3 +144,43 @@ def test_actions_are_legal_and_greedy_ones_repeat(spec):
         assert np.all(np.abs(action) <= np.array([1.0, 2.0]))
     greedy = [act(jax.random.key(k), state, obs, True)[0] for k in (3, 4)]
     np.testing.assert_array_equal(*greedy)
+
+
+def test_imagined_transitions_teach_the_critics():
+    """Rows that a model adds, all worth 7 and final, pull the critics there."""
+    config = dataclasses.replace(CONFIG, num_updates=60, critic_lr=2e-2)
+    algorithm = orpo_dr(SPEC, config)
+
+    def imagine(key, batch, policy):
+        worth = jnp.full_like(batch.signals, 7.0)
+        return batch._replace(signals=worth, terminated=jnp.ones_like(batch.terminated))
+
+    rollout = toy_rollout(SPEC)
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    means = []
+    for more in (None, imagine):
+        after, _ = jax.jit(lambda s, more=more: algorithm.learn(jax.random.key(1), s, rollout, more))(state)
+        means.append(float(critic_quantiles(after, rollout.obs[0], rollout.action[0]).mean()))
+    assert means[1] > means[0] + 1.5
+
+
+def test_targets_stay_within_the_return_bounds():
+    """Target critics far outside the bounds leave no trace with clipping, and a large loss without."""
+    rollout = toy_rollout(SPEC)
+    losses = {}
+    for clip in ("on", "off"):
+        algorithm = orpo_dr(SPEC, dataclasses.replace(CONFIG, clip_targets=clip))
+        state = jax.jit(algorithm.init)(jax.random.key(0))
+        wild = jax.tree.map(lambda x: x + 3.0, state.learner.target_critic)
+        state = state._replace(learner=state.learner._replace(target_critic=wild))
+        losses[clip] = float(jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)[1].critic_loss)
+    assert losses["off"] > 3 * losses["on"]
+
+
+def test_a_reserve_lowers_the_limit_that_counts():
+    spec = SPEC._replace(cost_limits=(10.0, 10.0))
+    estimate = jnp.array([9.0, 10.4])
+    config = dataclasses.replace(CONFIG, tolerance=0.5)
+    assert exceeds(estimate, spec, config).tolist() == [False, False]
+    assert exceeds(estimate, spec, dataclasses.replace(config, margin=0.1)).tolist() == [False, True]
+    assert exceeds(estimate, spec, dataclasses.replace(config, margin=0.2)).tolist() == [True, True]

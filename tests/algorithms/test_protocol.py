@@ -15,6 +15,7 @@ SMALL = dict(
     num_envs=4, rollout_length=8, hidden=(8,), window=4, value_epochs=1, warmup_steps=256,
     num_updates=4, batch_size=16, replay_capacity=256, num_quantiles=4,
     num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3,
+    planning="off", model_hidden=(8,), model_updates=4, model_batch=16, imagined_batch=16,
 )  # fmt: skip
 ONE = SPEC._replace(cost_names=("a",), cost_limits=(5.0,))
 THREE = SPEC._replace(cost_names=("a", "b", "c"), cost_limits=(5.0, 5.0, 5.0))
@@ -45,7 +46,12 @@ def test_protocol(name, kind):
             assert np.all(np.isfinite(np.asarray(value))), field
             assert value.shape in ((), (spec.num_costs,)), field
         assert float(info.feasible) == float(total == 0.0)
-    net = {"orpo-dr": lambda s: s.learner.actor.net, "paets": lambda s: s.model.nets}.get(name, lambda s: s.policy)
+    nets = {
+        "orpo-dr": lambda s: s.learner.actor.net,
+        "awavo": lambda s: (s.orpo.learner.actor.net, s.model.nets),
+        "paets": lambda s: s.model.nets,
+    }
+    net = nets.get(name, lambda s: s.policy)
     assert min(moved(net(start), net(state))) > 0, "a layer never moved"
 
     obs = np.random.default_rng(1).normal(size=(50, spec.obs_dim)).astype(np.float32)

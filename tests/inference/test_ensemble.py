@@ -102,3 +102,41 @@ def test_bootstrap_is_fixed_fair_and_different_between_members():
 def test_actions_are_encoded_in_their_space():
     np.testing.assert_array_equal(encode_action(Discrete(3), jnp.asarray([0, 2])), [[1, 0, 0], [0, 0, 1]])
     np.testing.assert_allclose(encode_action(Box((0.0,), (4.0,)), jnp.asarray([[0.0], [3.0]])), [[-1.0], [0.5]])
+
+
+def test_costs_and_states_are_learnt_by_networks_of_their_own():
+    """A cost that changes must leave the dynamics alone, and a state that changes their likelihood alone."""
+    model = ensemble(SPEC, 2, (8,), 1e-2, 0.0)
+    data = world(np.random.default_rng(0), 32)
+
+    @jax.jit
+    def once(bonus):
+        state = model.observe(model.init(jax.random.key(0)), jnp.asarray(data[0]), jnp.asarray(data[4], jnp.float32))
+        batch = batch_of(data, jnp.tile(jnp.arange(32), (2, 1)))
+        return model.train_step(state, batch._replace(costs=batch.costs + bonus))[0].nets
+
+    plain, more = once(0.0), once(5.0)
+    for a, b in zip(jax.tree.leaves(plain.dynamics), jax.tree.leaves(more.dynamics), strict=True):
+        np.testing.assert_array_equal(a, b)
+    changed = [
+        float(jnp.abs(a - b).max())
+        for a, b in zip(jax.tree.leaves(plain.signals), jax.tree.leaves(more.signals), strict=True)
+    ]
+    assert max(changed) > 1e-3
+
+
+def test_telling_can_wait_until_the_states_are_known():
+    model = ensemble(SPEC, 2, (8,), 1e-2, 0.0, prior_scale=0.3)
+    rng = np.random.default_rng(0)
+    obs = jnp.asarray(rng.normal(size=(2, 7, SPEC.obs_dim)), jnp.float32)
+    data = world(rng, 7)
+
+    @jax.jit
+    def both(key):
+        state = model.init(key)
+        whole = model.predict(state, obs, jnp.asarray(data[1]))
+        next_obs, std = model.advance(state, obs, jnp.asarray(data[1]))
+        return whole, (next_obs, std, *model.tell(state, obs, jnp.asarray(data[1]), next_obs))
+
+    for a, b in zip(*both(jax.random.key(0)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)

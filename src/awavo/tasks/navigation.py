@@ -12,7 +12,7 @@ and first steps: no contacts, known optimum by eye.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,6 @@ from awavo.types import Box, Env, EnvSpec
 __all__ = ["NavigationParams", "navigation"]
 
 COST_NAMES = ("disc",)
-HORIZON = 100
 
 
 class NavigationParams(NamedTuple):
@@ -38,10 +37,11 @@ class NavigationParams(NamedTuple):
     time_step: float = 0.1
 
 
-def navigation(*, cost_limits: Sequence[float] = (2.0,)) -> Env:
-    """Build the task; the state (and observation) is (position, velocity)."""
+def navigation(*, cost_limits: Sequence[float] = (2.0,), horizon: int = 100, **physics: Any) -> Env:
+    """Build the task, whose state (and observation) is (position, velocity); `physics` overrides `NavigationParams`."""
+    params = NavigationParams(**physics)
     limits = check_limits(cost_limits, COST_NAMES)
-    spec = EnvSpec("navigation", 4, Box((-1.0, -1.0), (1.0, 1.0)), HORIZON, COST_NAMES, limits)
+    spec = EnvSpec("navigation", 4, Box((-1.0, -1.0), (1.0, 1.0)), horizon, COST_NAMES, limits)
 
     def reset(key: Array, params: NavigationParams) -> tuple[Float[Array, 4], Float[Array, 4]]:
         offset = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
@@ -61,4 +61,4 @@ def navigation(*, cost_limits: Sequence[float] = (2.0,)) -> Env:
         inside = jnp.sum(place**2) < params.radius**2
         return state, Transition(state, reward, inside[None].astype(jnp.float32), jnp.zeros((), bool))
 
-    return auto_reset(spec, NavigationParams(), reset, step)
+    return auto_reset(spec, params, reset, step)

@@ -11,6 +11,7 @@ __all__ = ["GYMNASIUM_IDS", "register_all"]
 GYMNASIUM_IDS = {
     "awavo/CartPole-v0": ("cartpole", 200),
     "awavo/Acrobot-v0": ("acrobot", 500),
+    "awavo/Navigation-v0": ("navigation", 100),
     "awavo/Garnet-v0": ("garnet", 50),
     "awavo/HazardGrid-v0": ("hazard-grid", 50),
 }
