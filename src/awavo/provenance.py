@@ -53,16 +53,18 @@ def _cpu_name() -> str:
 def source_commit() -> str | None:
     """The commit of the checkout this package runs from, `+` if it has changes; None for an installed package.
 
-    A copy without its history is told by the variable AWAVO_COMMIT.
+    The variable AWAVO_COMMIT, where it is set, says it for a copy without its history.
     """
+    if told := os.environ.get("AWAVO_COMMIT"):
+        return told
     git = ["git", "-C", str(Path(__file__).resolve().parents[2])]
     try:
         commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10)
         changes = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("AWAVO_COMMIT")
+        return None
     if commit.returncode:
-        return os.environ.get("AWAVO_COMMIT")
+        return None
     return commit.stdout.strip() + ("+" if changes.stdout.strip() else "")
 
 
