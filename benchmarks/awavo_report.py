@@ -1,0 +1,71 @@
+"""Turn results of learning.py into the tables of docs/awavo.md: AWaVO on every task, and what each part is worth.
+
+    python benchmarks/awavo_report.py benchmarks/results/awavo/*.json
+
+Writes docs/awavo_results.md. Rows without changed settings are AWaVO itself; the others are its ablations.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PRESETS = json.loads((ROOT / "src/awavo/presets/awavo.json").read_text())["default"]
+SHARES = (0.4, 1.0)
+NAMES = {
+    "planning": "no planning (actor alone)",
+    "num_members": "one member instead of five",
+    "slices": "random slices",
+    "degree": "linear slices",
+    "metric": "KL instead of A-GSWD",
+    "rectify": "hard rectification",
+    "imagined_batch": "no imagined transitions",
+}
+
+
+def figure(value: dict) -> str:
+    return f"{value['value']:.1f} [{value['low']:.1f}, {value['high']:.1f}]"
+
+
+def variant(row: dict) -> str:
+    """The part an ablation leaves out; AWaVO itself where an override is the task's own setting."""
+    own = PRESETS.get(row["task"], {})
+    changed = [key for key, value in row["overrides"].items() if own.get(key) != value]
+    return NAMES[changed[0]] if changed else "AWaVO"
+
+
+def table(rows: list[dict]) -> list[str]:
+    costs = rows[0]["evaluation"]["greedy"]["costs"]
+    names = [f"{name} (limit {cost['limit']:g})" for name, cost in costs.items()]
+    lines = [
+        f"| variant | steps | return | {' | '.join(names)} | seeds within limits |",
+        "|" + "---|" * (4 + len(names)),
+    ]
+    for row in rows:
+        points = row["checkpoints"]
+        for share in SHARES:
+            point = points[round(share * len(points)) - 1]
+            cells = [figure(point["return"]), *(figure(cost) for cost in point["costs"].values())]
+            within = f"{point['feasible_seeds']} of {row['seeds']}"
+            lines.append(f"| {variant(row)} | {point['env_steps']:,} | {' | '.join(cells)} | {within} |")
+    return lines
+
+
+def main() -> None:
+    files = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
+    rows = [row for file in files for row in file["rows"]]
+    lines: list[str] = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        chosen = sorted((row for row in rows if row["task"] == task), key=lambda row: variant(row) != "AWaVO")
+        lines += [f"### {task}", "", *table(chosen), ""]
+    lines += ["Intervals are 95% over seeds; greedy decisions on fresh episodes. Commands:", "", "```text"]
+    for file in files:
+        lines.append(f"{file['command']}   # commit {str(file['commit'])[:12]}, {file['device'].get('kind', '')}")
+    (DOCS / "awavo_results.md").write_text("\n".join([*lines, "```"]) + "\n")
+
+
+if __name__ == "__main__":
+    main()
