@@ -236,11 +236,16 @@ def report(args: Any) -> int:
 
 def list_all(args: Any) -> int:
     """`awavo list`."""
-    from awavo.registry import ALGORITHMS, TASKS, make_task
+    from awavo.errors import MissingExtraError
+    from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, make_host_task, make_task
 
     tasks = []
-    for name, item in TASKS.items():
-        spec = make_task(name).spec
+    for name, item in (TASKS | HOST_TASKS).items():
+        try:
+            spec = make_task(name).spec if name in TASKS else make_host_task(name, num_envs=1).spec
+        except MissingExtraError as error:
+            tasks.append({"name": name, "summary": str(error), "source": item.source, "horizon": None, "limits": {}})
+            continue
         limits = dict(zip(spec.cost_names, spec.cost_limits, strict=True))
         tasks.append(
             {"name": name, "summary": item.summary, "source": item.source, "horizon": spec.horizon, "limits": limits}
