@@ -16,6 +16,8 @@ ALLOWED = {
     "training": {"algorithms", "tasks"},
     "results": set(),
     "formal": {"algorithms", "inference", "transport", "tasks", "training"},
+    "control": {"inference", "tasks", "transport"},
+    "deploy": {"control", "inference", "networks", "tasks", "transport"},
     "types": set(),
     "errors": set(),
     "config": set(),

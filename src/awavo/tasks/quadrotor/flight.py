@@ -47,7 +47,11 @@ ACTION_HIGH = (20.0, 6.0, 6.0, 3.0)
 
 
 class FlightState(NamedTuple):
-    """The vehicle, its inner loop and filter, the air, the forest, and the time on the reference."""
+    """The vehicle, its inner loop and filter, the air, the forest, and the time on the reference.
+
+    `true_force` is what the filter looks for: wind and obstacles, without drag in still air. `thrust` is the last
+    step's mean thrust and `felt` its mean acceleration without gravity, as measured, both in the world frame.
+    """
 
     body: Body
     loop: RateLoop
@@ -57,6 +61,8 @@ class FlightState(NamedTuple):
     time: Float[Array, ""]
     gust_start: Float[Array, ""]
     true_force: Float[Array, " 3"]
+    thrust: Float[Array, " 3"]
+    felt: Float[Array, " 3"]
 
 
 def mark_time(index: int, params: QuadrotorParams) -> Array:
@@ -110,16 +116,18 @@ def _observe(state: FlightState, reference: RefFn, params: QuadrotorParams) -> F
     return jnp.concatenate(parts)
 
 
-def _measure(state: FlightState, before: Body, thrust: Array, key: Array, params: QuadrotorParams) -> ForceFilter:
+def _measure(state: FlightState, before: Body, key: Array, params: QuadrotorParams) -> FlightState:
     """Feed the filter with the step's mean accelerations and the velocity at its end, both with noise."""
-    body = state.body
+    body, thrust = state.body, state.thrust
     force_key, velocity_key = jax.random.split(key)
     gravity = jnp.array([0.0, 0.0, 1.0]) * params.gravity
     still = rotate(body.attitude, body_drag(body.attitude, body.velocity, 1.0, params))
-    felt = params.mass * ((body.velocity - before.velocity) / DT + gravity)
-    measured = felt - thrust - still + params.force_noise * jax.random.normal(force_key, (3,))
+    noise = params.force_noise / params.mass * jax.random.normal(force_key, (3,))
+    felt = (body.velocity - before.velocity) / DT + gravity + noise
     seen = body.velocity + params.velocity_noise * jax.random.normal(velocity_key, (3,))
-    return update_filter(state.filter, thrust + still - params.mass * gravity, measured, seen, params, DT)
+    push = thrust + still - params.mass * gravity
+    found = update_filter(state.filter, push, params.mass * felt - thrust - still, seen, params, DT)
+    return state._replace(filter=found, felt=felt)
 
 
 def quadrotor(
@@ -171,7 +179,7 @@ def quadrotor(
         gust = jax.random.uniform(gust_key) * mark_time(MARKS, params)
         state = FlightState(
             body, start_loop(body.rates), start_filter(body.velocity), start_gusts(air_key), forest, time, gust,
-            jnp.zeros(3),
+            jnp.zeros(3), params.mass * params.gravity * jnp.eye(3)[2], params.gravity * jnp.eye(3)[2],
         )  # fmt: skip
         return state, _observe(state, reference_fn, params)
 
@@ -187,9 +195,10 @@ def quadrotor(
         still = body_drag(body.attitude, body.velocity, 1.0, params)
         force = rotate(body.attitude, blown - still) + external
         state = state._replace(
-            body=body, loop=loop, air=step_gusts(air_key, state.air, DT, params), time=state.time + DT, true_force=force
-        )
-        state = state._replace(filter=_measure(state, before, thrust, noise_key, params))
+            body=body, loop=loop, air=step_gusts(air_key, state.air, DT, params), time=state.time + DT,
+            true_force=force, thrust=thrust,
+        )  # fmt: skip
+        state = _measure(state, before, noise_key, params)
         wanted = reference_fn(state.time, params)
         gap = clearance(state.forest, body.position, params)
         hit = (gap < params.collision_radius) | (body.position[2] < params.collision_radius)
