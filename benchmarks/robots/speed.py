@@ -58,7 +58,10 @@ def functional(name: str, num_envs: int, num_steps: int, std: float, **options) 
     devices = jax.local_device_count() if CPU else 1
     share = num_envs // devices
 
-    def run(key):
+    def start(key):
+        return jax.vmap(env.reset, (0, None))(jax.random.split(key, share), env.params)[0]
+
+    def run(key, state):
         def step(state, key):
             act_key, step_key = jax.random.split(key)
             action = middle + half * std * jax.random.normal(act_key, (share, len(half)))
@@ -66,13 +69,12 @@ def functional(name: str, num_envs: int, num_steps: int, std: float, **options) 
             state, out = jax.vmap(env.step, (0, 0, 0, None))(keys, state, action, env.params)
             return state, (out.reward.mean(), out.costs.mean(), out.obs.mean())
 
-        start_key, run_key = jax.random.split(key)
-        state, _ = jax.vmap(env.reset, (0, None))(jax.random.split(start_key, share), env.params)
-        return jax.lax.scan(step, state, jax.random.split(run_key, num_steps))[1]
+        return jax.lax.scan(step, state, jax.random.split(key, num_steps))[1]
 
     program = jax.pmap(run)
     keys = jax.random.split(jax.random.key(0), devices)
-    return best(lambda: program(keys), devices * share * num_steps)
+    states = jax.block_until_ready(jax.pmap(start)(keys))
+    return best(lambda: program(keys, states), devices * share * num_steps)
 
 
 def plant(num: int, num_steps: int) -> dict[str, float]:

@@ -78,6 +78,7 @@ def fly(
     external: Float[Array, "3 *n"],
     params: QuadrotorParams,
     motors: bool = False,
+    substeps: int = SUBSTEPS,
 ) -> tuple[Body, RateLoop, Float[Array, "3 *n"], Array]:
     """Hold an action over one step; return vehicle, loop, the mean thrust vector and whether a rotor was at its bound."""
 
@@ -93,10 +94,10 @@ def fly(
             )
         thrust = jnp.sum(rotor_forces(body.rotors, params), 0) * thrust_axis(body.attitude)
         body = euler_step(body, commands, wind, external, params, PLANT_DT)
-        return body, loop, total + thrust / SUBSTEPS, bound | at_bound
+        return body, loop, total + thrust / substeps, bound | at_bound
 
     start = (body, loop, jnp.zeros_like(body.position), jnp.zeros(body.position.shape[1:], bool))
-    return jax.lax.fori_loop(0, SUBSTEPS, substep, start)
+    return jax.lax.fori_loop(0, substeps, substep, start)
 
 
 def _observe(state: FlightState, reference: RefFn, params: QuadrotorParams) -> Float[Array, " d"]:
