@@ -119,6 +119,7 @@ def run(seconds: float) -> dict:
         fly(link, 2.0, time.monotonic())
         vehicle.say("cut")
         fly(link, 2.0, began)
+        time.sleep(1.5)
         cut = {"ended": link.ended, "mode": vehicle.status()["mode"]}
         vehicle.say("restore")
         link.close()

@@ -23,6 +23,9 @@ from awavo.errors import AwavoError, InputError, MissingExtraError
 __all__ = ["LinkConfig", "LinkError", "OffboardLink", "VehicleState"]
 
 
+CATCH_UP_S = 0.1  # ticks missed by less than this are sent late, older ones never
+
+
 class LinkError(AwavoError):
     """A vehicle that cannot be reached, or refuses a command."""
 
@@ -177,6 +180,6 @@ class OffboardLink:
             if spare > allowed:
                 return self._end("the policy stalled")
             self._send(action)
-            due = max(due + period, time.monotonic() - period)
+            due = max(due + period, time.monotonic() - CATCH_UP_S)
             self._stop.wait(max(0.0, due - time.monotonic()))
         return None
