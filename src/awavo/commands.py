@@ -13,7 +13,7 @@ from typing import Any
 from awavo.config import TrainConfig, parse_value
 from awavo.errors import ConfigError, InputError
 
-__all__ = ["certify", "check_env", "compare", "demo", "doctor", "evaluate", "list_all", "report", "train"]
+__all__ = ["certify", "check_env", "compare", "demo", "doctor", "evaluate", "list_all", "read_pairs", "report", "train"]
 
 
 def _emit(values: dict[str, Any]) -> None:
@@ -22,7 +22,7 @@ def _emit(values: dict[str, Any]) -> None:
     print(json.dumps(to_plain(values), allow_nan=False))
 
 
-def _pairs(pairs: Sequence[Any], flag: str) -> dict[str, Any]:
+def read_pairs(pairs: Sequence[Any], flag: str) -> dict[str, Any]:
     """Read repeated NAME=VALUE options; tyro hands over one tuple per use of the flag."""
     values = {}
     for pair in (p for item in pairs for p in ((item,) if isinstance(item, str) else item)):
@@ -57,8 +57,8 @@ def train(args: Any) -> int:
             seeds=args.seeds,
             seed=args.seed,
             preset=args.preset,
-            task_options=_pairs(args.task_option, "--task-option"),
-            algo_options=_pairs(args.option, "--option"),
+            task_options=read_pairs(args.task_option, "--task-option"),
+            algo_options=read_pairs(args.option, "--option"),
             cost_limits=args.limits or None,
             cost_sum_limit=args.sum_limit,
             cost_fn=args.cost_fn,
@@ -279,7 +279,7 @@ def check_env(args: Any) -> int:
     from awavo.experiment import import_function
     from awavo.tasks.check_env import check_env as check
 
-    options = _pairs(args.task_option, "--task-option")
+    options = read_pairs(args.task_option, "--task-option")
     findings = check(args.env, cost_fn=import_function(args.cost_fn), steps=args.steps, env_options=options)
     failed = any(f.level == "error" for f in findings)
     if args.json:

@@ -65,13 +65,13 @@ def test_host_task(walked):
 
 def test_the_torso_moves_as_the_base_joints_say(model):
     from awavo.tasks.goal.rules import GoalState, Layout
-    from awavo.tasks.goal.walker import _pose
+    from awavo.tasks.goal.walker import walker_pose
 
     data = mujoco.MjData(model)
     data.qpos[:3] = 0.7, 0.9, -0.4
     mujoco.mj_forward(model, data)
     layout = Layout(np.zeros(2, np.float32), np.float32(0), np.zeros(3, np.float32), np.zeros((1, 3), np.float32))
-    position, rotation = _pose(np.float32(data.qpos[:3]), GoalState(layout, np.float32(0)))
+    position, rotation = walker_pose(np.float32(data.qpos[:3]), GoalState(layout, np.float32(0)))
     np.testing.assert_allclose(position, data.body("torso").xpos, atol=1e-6)
     np.testing.assert_allclose(rotation, data.body("torso").xmat.reshape(3, 3), atol=1e-6)
 

@@ -29,7 +29,7 @@ from awavo.tasks.goal.lidar import AZIMUTHS, ELEVATIONS, compass, lidar_space
 from awavo.tasks.goal.rules import GoalParams, GoalState, check_layout, sample_layout, score
 from awavo.types import Box, Env, EnvSpec
 
-__all__ = ["DroneBody", "DroneParams", "DroneState", "drone", "drone_obs", "drone_step", "rotation"]
+__all__ = ["DroneBody", "DroneParams", "DroneState", "drone", "drone_obs", "drone_pose", "drone_step", "rotation"]
 
 SUBSTEPS = 10
 OBS_DIM = 3 + 3 + 3 + AZIMUTHS * ELEVATIONS + 3 + 8 + 3
@@ -165,7 +165,7 @@ def _slide(q: Array, v: Array, force: Array, damping: Array | float, params: Dro
     return q + h * (SUBSTEPS * rest + gone * (v - rest)), rest + left * (v - rest)
 
 
-def _pose(state: DroneState) -> tuple[Float[Array, " 3"], Float[Array, "3 3"], Float[Array, "3 3"]]:
+def drone_pose(state: DroneState) -> tuple[Float[Array, " 3"], Float[Array, "3 3"], Float[Array, "3 3"]]:
     """World position, world rotation, and the rotation within the frame turned by the start's yaw."""
     q, layout = state.body.q, state.goal.layout
     c, s = jnp.cos(layout.yaw), jnp.sin(layout.yaw)
@@ -177,7 +177,7 @@ def _pose(state: DroneState) -> tuple[Float[Array, " 3"], Float[Array, "3 3"], F
 def drone_obs(state: DroneState, params: DroneParams) -> Float[Array, " 83"]:
     """Accelerometer, compass, gyroscope, lidar, magnetometer, touch (8), velocimeter, as MuJoCo defines them."""
     body, layout = state.body, state.goal.layout
-    position, world, inner = _pose(state)
+    position, world, inner = drone_pose(state)
     q, v = body.q, body.v
     damping = jnp.stack([jnp.asarray(d) for d in (params.damping_xy, params.damping_xy, params.damping_z)])
     felt = (body.force - damping * v[:3]) / params.mass
@@ -220,7 +220,7 @@ def drone(
 
     def step(key, state, action, params):
         state = state._replace(body=drone_step(state.body, action, params))
-        goal, found = score(key, state.goal, _pose(state)[0], params, three_d=True)
+        goal, found = score(key, state.goal, drone_pose(state)[0], params, three_d=True)
         state = state._replace(goal=goal)
         over = found.stuck | (found.reached & single_goal)
         return state, Transition(drone_obs(state, params), found.reward, found.cost[None], over)

@@ -27,7 +27,7 @@ from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker
 from awavo.tasks.host_core import HostEnv, HostStep
 from awavo.types import Box, EnvSpec, Timestep
 
-__all__ = ["WalkerBackend", "Walking", "advance_task", "start_task", "walker", "walker_obs", "walker_spec"]
+__all__ = ["WalkerBackend", "Walking", "advance_task", "start_task", "walker", "walker_obs", "walker_pose", "walker_spec"]
 
 SUBSTEPS = 10
 OBS_DIM = 3 + 2 + 3 + BINS + 20 + 10 + 3 + 2 + 3
@@ -47,7 +47,7 @@ def walker_spec(cost_limits: Sequence[float], horizon: int) -> EnvSpec:
     return EnvSpec("walker", OBS_DIM, Box((-1.0,) * 10, (1.0,) * 10), horizon, names, check_limits(cost_limits, names))
 
 
-def _pose(base: Float[Array, " 3"], goal: GoalState) -> tuple[Float[Array, " 3"], Float[Array, "3 3"]]:
+def walker_pose(base: Float[Array, " 3"], goal: GoalState) -> tuple[Float[Array, " 3"], Float[Array, "3 3"]]:
     """World position and rotation of the torso for base joints (x, yaw, y)."""
     layout = goal.layout
     c, s = jnp.cos(layout.yaw), jnp.sin(layout.yaw)
@@ -64,7 +64,7 @@ def walker_obs(base: Float[Array, " 3"], sensors: Float[Array, " 31"], goal: Goa
     """Accelerometer, compass, gyroscope, lidar, sine and cosine of joints, their speeds, magnetometer, touch, speed."""
     ends = np.cumsum(list(SENSORS.values()))[:-1]
     acceleration, gyro, speed, touch, joints, rates = jnp.split(sensors, ends)
-    position, rotation = _pose(base, goal)
+    position, rotation = walker_pose(base, goal)
     hazards = (goal.layout.hazards - position) @ rotation
     turned = jnp.stack([jnp.sin(joints), jnp.cos(joints)], 1).ravel()
     field = jnp.array([0.0, -0.5, 0.0]) @ rotation
@@ -91,7 +91,7 @@ def advance_task(
 ) -> tuple[Walking, Timestep]:
     """One step of the rules after the physics has come to `base`; episodes that end start again at once."""
     step_key, reset_key = jax.random.split(key)
-    goal, found = score(step_key, state.goal, _pose(base, state.goal)[0], params, three_d=False)
+    goal, found = score(step_key, state.goal, walker_pose(base, state.goal)[0], params, three_d=False)
     obs = walker_obs(base, sensors, goal)
     time = state.time + 1
     truncated = (time >= horizon) & ~found.stuck
@@ -106,6 +106,7 @@ class WalkerBackend:
 
     def __init__(self, num_envs: int, params: GoalParams, num_hazards: int, horizon: int, threads: int):
         self._mujoco = load_mujoco("the walker")
+        self.params = params
         self._model = load_walker()
         self._datas = [self._mujoco.MjData(self._model) for _ in range(num_envs)]
         self._mujoco.mj_forward(self._model, self._datas[0])
@@ -142,6 +143,15 @@ class WalkerBackend:
         for i in np.flatnonzero(out.terminated | out.truncated):
             self._mujoco.mj_resetData(self._model, self._datas[i])
         return HostStep(out.obs, out.reward, out.costs, out.terminated, out.truncated, out.final_obs)
+
+    def layout(self, index: int) -> Any:
+        """The layout of one environment's episode."""
+        return jax.tree.map(lambda x: np.asarray(x[index]), self._state.goal.layout)
+
+    def place(self, index: int) -> Float[np.ndarray, " 3"]:
+        """World position of one torso."""
+        goal = jax.tree.map(lambda x: x[index], self._state.goal)
+        return np.asarray(walker_pose(jnp.asarray(self._datas[index].qpos[:3], jnp.float32), goal)[0])
 
     def close(self) -> None:
         """End the threads."""
