@@ -111,8 +111,16 @@ def main() -> None:
         for task in options.tasks:
             params = jax.tree.map(jnp.float32, make_task("quadrotor", task=task).params)
             traces = [jax.device_get(fly(jax.random.key(seed), params)) for seed in range(options.seeds)]
-            results[f"{policy} {task}"] = found = summary(jax.tree.map(lambda *x: np.stack(x), *traces), env.spec.cost_limits)
-            print(policy, task, {k: v for k, v in found.items() if k != "rms_m"} | {"rms": found["rms_m"]["mean"], "worst": found["rms_m"]["worst"]}, flush=True)
+            results[f"{policy} {task}"] = found = summary(
+                jax.tree.map(lambda *x: np.stack(x), *traces), env.spec.cost_limits
+            )
+            print(
+                policy,
+                task,
+                {k: v for k, v in found.items() if k != "rms_m"}
+                | {"rms": found["rms_m"]["mean"], "worst": found["rms_m"]["worst"]},
+                flush=True,
+            )
     timed = latency(config, options.decisions) if options.decisions else None
     print(timed)
     if options.out:

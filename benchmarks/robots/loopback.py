@@ -1,4 +1,4 @@
-"""MAVLink loopback: the offboard link against our quadrotor, which speaks MAVLink over 127.0.0.1 in a process of its own.
+"""MAVLink loopback: the offboard link against our quadrotor, which speaks MAVLink in a process of its own.
 
     PYTHONPATH=src python benchmarks/robots/loopback.py [--seconds 60] [--out benchmarks/robots/results/loopback.json]
 
@@ -40,14 +40,17 @@ class Vehicle:
         assert json.loads(self.process.stdout.readline())["ready"]
 
     def say(self, word: str) -> None:
+        """Send a command."""
         self.process.stdin.write(word + "\n")
         self.process.stdin.flush()
 
     def status(self) -> dict:
+        """Ask for the state."""
         self.say("status")
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
+        """End it."""
         self.say("quit")
         self.process.wait(10)
 

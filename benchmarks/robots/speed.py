@@ -20,12 +20,12 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 FLAGS = f"--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count={CORES}"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
 
-from awavo.provenance import command_line, device_info, source_commit, versions
-from awavo.registry import make_host_task, make_task
+from awavo.provenance import command_line, device_info, source_commit, versions  # noqa: E402
+from awavo.registry import make_host_task, make_task  # noqa: E402
 
 CPU = jax.default_backend() == "cpu"
 
@@ -50,6 +50,11 @@ def best(call: Callable[[], object], steps: int) -> dict[str, float]:
     }
 
 
+def spread(function: Callable, devices: int) -> Callable:
+    """Map over a leading axis: on several devices at once, or on one."""
+    return jax.pmap(function) if devices > 1 else jax.jit(jax.vmap(function))
+
+
 def functional(name: str, num_envs: int, num_steps: int, std: float, **options) -> dict[str, float]:
     """Whole environment steps (rules, observation, reset) of a batch under Gaussian actions, split over the devices."""
     env = make_task(name, **options)
@@ -71,9 +76,9 @@ def functional(name: str, num_envs: int, num_steps: int, std: float, **options) 
 
         return jax.lax.scan(step, state, jax.random.split(key, num_steps))[1]
 
-    program = jax.pmap(run)
+    program = spread(run, devices)
     keys = jax.random.split(jax.random.key(0), devices)
-    states = jax.block_until_ready(jax.pmap(start)(keys))
+    states = jax.block_until_ready(spread(start, devices)(keys))
     return best(lambda: program(keys, states), devices * share * num_steps)
 
 
@@ -94,7 +99,7 @@ def plant(num: int, num_steps: int) -> dict[str, float]:
             0, num_steps, lambda _, b: euler_step(b, commands, wind, jnp.zeros_like(wind), params, 0.002), body
         ).position
 
-    program = jax.pmap(run)
+    program = spread(run, devices)
     starts = jnp.zeros((devices, 3, share))
     return best(lambda: program(starts), devices * share * num_steps)
 

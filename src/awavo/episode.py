@@ -83,7 +83,9 @@ def _pose_fn(env: Env) -> Callable[[Any], tuple[Any, Any, Any]]:
     return lambda s: (drone_pose(s)[0], s.goal.layout.goal, zero)
 
 
-def record_host(host: Any, decide: Callable[[Any, Any, Any], tuple[Any, Any]], memory: Any, seed: int, steps: int | None) -> dict[str, Any]:
+def record_host(
+    host: Any, decide: Callable[[Any, Any, Any], tuple[Any, Any]], memory: Any, seed: int, steps: int | None
+) -> dict[str, Any]:
     """Play one episode of a single walker on the host; `decide(key, obs [1, d], memory) -> (action, memory)`."""
     backend, spec = host._backend, host.spec
     obs = host.reset(seed)
@@ -105,7 +107,9 @@ def record_host(host: Any, decide: Callable[[Any, Any, Any], tuple[Any, Any]], m
     return _finish("walker", spec, seed, ended, rows, scene)
 
 
-def _finish(name: str, spec: Any, seed: int, ended: str, rows: dict[str, list[Any]], scene: dict[str, Any]) -> dict[str, Any]:
+def _finish(
+    name: str, spec: Any, seed: int, ended: str, rows: dict[str, list[Any]], scene: dict[str, Any]
+) -> dict[str, Any]:
     costs = np.array(rows["costs"])
     return {
         "task": name,

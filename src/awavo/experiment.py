@@ -43,7 +43,10 @@ def load_preset(algo: str, preset: str, task: str) -> dict[str, Any]:
     presets = json.loads(file.read_text()) if file.is_file() else {"default": {"*": {}}}
     if preset not in presets:
         raise UnknownNameError(f"algorithm '{algo}' has no preset '{preset}'.{did_you_mean(preset, presets)}")
-    return {**presets[preset].get("*", {}), **presets[preset].get(task if task in TASKS or task in HOST_TASKS else "gymnasium", {})}
+    return {
+        **presets[preset].get("*", {}),
+        **presets[preset].get(task if task in TASKS or task in HOST_TASKS else "gymnasium", {}),
+    }
 
 
 def resolve_config(config: TrainConfig) -> TrainConfig:

@@ -16,7 +16,7 @@ __all__ = ["export_command", "export_run"]
 
 
 def export_run(run: Any, out: Path, *, seed: int | None = None, onnx: bool = True) -> Path:
-    """Export the policy of one seed; return the manifest's path. The probes are Gaussian in the run's own statistics."""
+    """Export the policy of one seed; return the manifest's path. The probes follow the run's own statistics."""
     seed = run.seeds[0] if seed is None else seed
     if seed not in run.seeds:
         raise InputError(f"this run has no seed {seed}: it has {run.seeds[0]} to {run.seeds[-1]}.")
@@ -52,7 +52,11 @@ def export_command(args: Any) -> int:
         print(json.dumps({"manifest": str(path), "files": manifest["files"]}))
     else:
         for name, entry in manifest["files"].items():
-            gap = f", largest difference to the trained actor {entry['largest_difference']:.1e}" if "largest_difference" in entry else ""
+            gap = (
+                f", largest difference to the trained actor {entry['largest_difference']:.1e}"
+                if "largest_difference" in entry
+                else ""
+            )
             print(f"{path.parent / name}  {entry['bytes']:,} bytes{gap}")
         print(path)
     return 0

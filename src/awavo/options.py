@@ -11,7 +11,19 @@ from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from awavo.errors import AwavoError
 
-__all__ = ["Certify", "CheckEnv", "Compare", "Demo", "Doctor", "Evaluate", "Export", "ListAll", "Render", "Report", "Train"]
+__all__ = [
+    "Certify",
+    "CheckEnv",
+    "Compare",
+    "Demo",
+    "Doctor",
+    "Evaluate",
+    "Export",
+    "ListAll",
+    "Render",
+    "Report",
+    "Train",
+]
 
 JSON_HELP = "print one JSON line instead of text"
 Json = Annotated[bool, arg(help=JSON_HELP)]

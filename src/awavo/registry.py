@@ -28,7 +28,9 @@ TASKS = {
     "acrobot": Entry("awavo.tasks.acrobot:acrobot", "swing up, sparing anticlockwise torque", "AWaVO 2024"),
     "garnet": Entry("awavo.tasks.tabular:garnet", "random finite CMDP", "Archibald et al. 1995"),
     "hazard-grid": Entry("awavo.tasks.tabular:hazard_grid", "grid world with hazards and costly moves", "this package"),
-    "drone": Entry("awavo.tasks.goal.drone:drone", "fly to goals in space, round 8 hazards", "GUARD (Zhao et al. 2023)"),
+    "drone": Entry(
+        "awavo.tasks.goal.drone:drone", "fly to goals in space, round 8 hazards", "GUARD (Zhao et al. 2023)"
+    ),
     "quadrotor": Entry(
         "awavo.tasks.quadrotor.flight:quadrotor", "track a reference in wind and among obstacles", "AWaVO 2024"
     ),

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("mavsdk")
 pytest.importorskip("pymavlink")
 
-from awavo.deploy.mavlink import LinkConfig, LinkError, OffboardLink  # noqa: E402
-from awavo.errors import InputError, MissingExtraError  # noqa: E402
+from awavo.deploy.mavlink import LinkConfig, LinkError, OffboardLink
+from awavo.errors import InputError, MissingExtraError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "robots" / "loopback.py"
 

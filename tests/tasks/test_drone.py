@@ -26,9 +26,11 @@ def model():
     )  # fmt: skip
     return mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep="0.008"/><default><geom density="1"/></default>
     <worldbody><body name="drone" pos="0 0 0">{joints}<site name="s"/><geom type="sphere" size="0.1"/>
-    <geom type="capsule" fromto="-0.3 0 0 0.3 0 0" size="0.03"/><geom type="capsule" fromto="0 -0.3 0 0 0.3 0" size="0.03"/>
+    <geom type="capsule" fromto="-0.3 0 0 0.3 0 0" size="0.03"/>
+    <geom type="capsule" fromto="0 -0.3 0 0 0.3 0" size="0.03"/>
     {bodies}</body></worldbody>
-    <sensor><accelerometer site="s"/><gyro site="s"/><velocimeter site="s"/><magnetometer site="s"/></sensor></mujoco>""")
+    <sensor><accelerometer site="s"/><gyro site="s"/><velocimeter site="s"/><magnetometer site="s"/></sensor>
+    </mujoco>""")
 
 
 def body(height=1.0):

@@ -25,7 +25,7 @@ def test_objects_keep_apart_and_inside(layouts):
     gaps = np.linalg.norm(places[:, :, None] - places[:, None], axis=-1) + 9 * np.eye(10)
     assert gaps.min() >= 0.8 - 1e-6
     assert np.abs(places).max() <= 1.6
-    assert 1.5 < np.abs(places).max()
+    assert np.abs(places).max() > 1.5
     heights = np.concatenate([layouts.goal[:, 2:], layouts.hazards[:, :, 2]], 1)
     assert 0.5 <= heights.min() < 0.52
     assert 1.48 < heights.max() <= 1.5

@@ -1,5 +1,8 @@
 """The quadrotor's parts: rigid body against MuJoCo, wind, forest, references, inner loop, force filter."""
 
+import functools
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,9 +35,7 @@ def mujoco_flight(params, speeds, duration):
     mujoco = pytest.importorskip("mujoco")
     a = params.arm
     sites = "".join(f'<site name="r{i}" pos="{x * a} {y * a} 0"/>' for i, (x, y) in enumerate(LEVERS))
-    motors = "".join(
-        f'<motor site="r{i}" gear="0 0 1 0 0 {-params.torque_ratio * s}"/>' for i, s in enumerate(SPINS)
-    )
+    motors = "".join(f'<motor site="r{i}" gear="0 0 1 0 0 {-params.torque_ratio * s}"/>' for i, s in enumerate(SPINS))
     model = mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep="5e-5" integrator="RK4"/><worldbody>
     <body><freejoint/><inertial pos="0 0 0" mass="{params.mass}"
     diaginertia="{params.inertia_x} {params.inertia_y} {params.inertia_z}"/>{sites}</body></worldbody>
@@ -50,22 +51,24 @@ def test_the_body_converges_to_mujoco_with_order_one():
     params = P._replace(drag_x=0.0, drag_y=0.0, drag_z=0.0, drag_quadratic=0.0, rotor_inertia=0.0)
     speeds = hover_speed(params) * jnp.array([1.04, 1.03, 1.05, 1.01])
     truth, rates = mujoco_flight(params, speeds, 0.5)
+    zero = jnp.zeros(3)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def fly(start, dt):
+        return jax.lax.fori_loop(
+            0, round(0.5 / dt), lambda _, x: euler_step(x, start.rotors, zero, zero, params, dt), start
+        )
+
     errors = []
     with jax.enable_x64(True):
+        start = Body(*(jnp.asarray(x, jnp.float64) for x in hovering(jnp.zeros(3), params)))
+        start = start._replace(rotors=jnp.asarray(speeds, jnp.float64))
         for dt in (1e-3, 5e-4, 2.5e-4):
-            start = Body(*(jnp.asarray(x, jnp.float64) for x in hovering(jnp.zeros(3), params)))
-            start = start._replace(rotors=jnp.asarray(speeds, jnp.float64))
-            zero = jnp.zeros(3)
-            end = jax.jit(
-                lambda b, dt=dt, n=round(0.5 / dt): jax.lax.fori_loop(
-                    0, n, lambda _, x: euler_step(x, b.rotors, zero, zero, params, dt), b
-                )
-            )(start)
-            errors.append(np.abs(np.asarray(end.position) - truth[:3]).max())
+            errors.append(np.abs(np.asarray(fly(start, dt).position) - truth[:3]).max())
     assert np.abs(truth[:3]).max() > 0.1
     assert np.abs(rates[3:]).max() > 1.0
     assert errors[0] < 1e-2
-    for coarse, fine in zip(errors, errors[1:], strict=False):
+    for coarse, fine in itertools.pairwise(errors):
         assert 1.8 < coarse / fine < 2.2
 
 
@@ -202,9 +205,7 @@ def test_the_force_filter_finds_a_force_and_knows_its_error():
         state, velocity = carry
         velocity = velocity + 0.02 * truth / P.mass
         a, b = jax.random.normal(key, (2, 3))
-        state = update_filter(
-            state, jnp.zeros(3), truth + P.force_noise * a, velocity + P.velocity_noise * b, P, 0.02
-        )
+        state = update_filter(state, jnp.zeros(3), truth + P.force_noise * a, velocity + P.velocity_noise * b, P, 0.02)
         return (state, velocity), (state.force - truth, state.covariance[1, 1])
 
     def flight(key):

@@ -47,7 +47,7 @@ def walked():
 
 
 def test_host_task(walked):
-    env, rows, outs = walked
+    _, rows, outs = walked
     assert rows.shape == (61, 3, 62)
     ends = np.array([o.truncated for o in outs])
     assert ends[39].all()

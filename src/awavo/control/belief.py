@@ -5,8 +5,8 @@ specific force a, thrust T and nominal drag F in still air:
 
 .. math::  m a - T - F = f - m a\,\delta_m + F\,\delta_d + \text{noise} .
 
-So the posterior is Gaussian and a Kalman filter computes it exactly: f walks at random, mass and drag hardly change. What
-the data cannot tell apart (mass, and a steady force along the thrust) stays correlated, and the planner's draws show it.
+So the posterior is Gaussian and a Kalman filter computes it exactly: f walks at random, mass and drag hardly change.
+What the data cannot tell apart (mass, and a steady force along the thrust) stays correlated in the planner's draws.
 """
 
 from __future__ import annotations

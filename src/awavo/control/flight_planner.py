@@ -32,7 +32,7 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefFn, RefState
 from awavo.transport.defining import Linear
 
-__all__ = ["FlightDecision", "FlightPlanner", "PlannerConfig", "flight_planner", "start_detours"]
+__all__ = ["DEFAULT", "FlightDecision", "FlightPlanner", "PlannerConfig", "flight_planner", "start_detours"]
 
 
 class PlannerConfig(NamedTuple):
@@ -58,6 +58,9 @@ class PlannerConfig(NamedTuple):
     num_steps: int = 3
     rate_lag: float = 0.05
     lead: float = 0.06
+
+
+DEFAULT, GAINS = PlannerConfig(), Gains()
 
 
 class FlightDecision(NamedTuple):
@@ -90,7 +93,7 @@ def _offset(knots: Float[Array, "... k 3"], time: Array | float, span: float) ->
     return low + (place - index) * (high - low), (high - low) * (last / span)
 
 
-def _turn(q: Float[Array, "4 *n"], rates: Float[Array, "3 *n"], dt: float) -> Float[Array, "4 *n"]:
+def _turn(q: Float[Array, 4 * n], rates: Float[Array, 3 * n], dt: float) -> Float[Array, 4 * n]:
     w, x, y, z = q
     p, r, s = rates
     drift = jnp.stack([-x * p - y * r - z * s, w * p + y * s - z * r, w * r - x * s + z * p, w * s + x * r - y * p])
@@ -99,7 +102,7 @@ def _turn(q: Float[Array, "4 *n"], rates: Float[Array, "3 *n"], dt: float) -> Fl
 
 
 def flight_planner(
-    params: QuadrotorParams, reference: RefFn, config: PlannerConfig = PlannerConfig(), gains: Gains = Gains()
+    params: QuadrotorParams, reference: RefFn, config: PlannerConfig = DEFAULT, gains: Gains = GAINS
 ) -> FlightPlanner:
     """Build `decide(key, body, time, belief, detours, forest) -> FlightDecision`; `params` are the nominal ones."""
     num, members, span = config.num_detours, config.num_members, config.horizon * config.dt

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, start_belief, update_belief
-from awavo.control.flight_planner import FlightDecision, PlannerConfig, flight_planner, start_detours
+from awavo.control.flight_planner import DEFAULT, FlightDecision, PlannerConfig, flight_planner, start_detours
 from awavo.control.tracking import Gains, track
 from awavo.tasks.base import check_choice
 from awavo.tasks.quadrotor.body import body_drag, rotate
@@ -29,13 +29,13 @@ class FlightMemory(NamedTuple):
     belief: Belief
 
 
-def start_memory(config: PlannerConfig = PlannerConfig()) -> FlightMemory:
+def start_memory(config: PlannerConfig = DEFAULT) -> FlightMemory:
     """No detour, and the prior."""
     return FlightMemory(start_detours(config), start_belief())
 
 
 def awavo_step(
-    nominal: QuadrotorParams, reference: RefFn = lissajous, config: PlannerConfig = PlannerConfig()
+    nominal: QuadrotorParams, reference: RefFn = lissajous, config: PlannerConfig = DEFAULT
 ) -> Callable[[Array, FlightState, FlightMemory], tuple[FlightDecision, FlightMemory]]:
     """Build one step of the controller: take in the last measurement, then decide."""
     decide = flight_planner(nominal, reference, config)
@@ -51,7 +51,7 @@ def awavo_step(
 
 
 def flight_policy(
-    env: Env, name: str, config: PlannerConfig = PlannerConfig()
+    env: Env, name: str, config: PlannerConfig = DEFAULT
 ) -> tuple[Callable[[Array, Any, Array, Any], tuple[Array, Any]], Any]:
     """Return `decide(key, state, obs, memory) -> (action, memory)` and the memory to start with.
 

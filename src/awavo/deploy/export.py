@@ -104,7 +104,9 @@ def export_policy(
     return files, notes
 
 
-def write_files(out: str | os.PathLike[str], files: dict[str, bytes], notes: dict[str, Any], about: dict[str, Any]) -> Path:
+def write_files(
+    out: str | os.PathLike[str], files: dict[str, bytes], notes: dict[str, Any], about: dict[str, Any]
+) -> Path:
     """Write the files and then the manifest, each under its final name only when complete."""
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -132,7 +134,9 @@ def load_export(path: str | os.PathLike[str]) -> Exported:
         manifest = json.loads((folder / "manifest.json").read_text())
         listed = dict(manifest["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"'{folder}' is not an export ({error}): expected the --out folder of `awavo export`.") from error
+        raise InputError(
+            f"'{folder}' is not an export ({error}): expected the --out folder of `awavo export`."
+        ) from error
     if manifest.get("format") != FORMAT:
         raise InputError(f"'{folder}' has format {manifest.get('format')}, this version reads {FORMAT}.")
     programs = {}

@@ -1,8 +1,8 @@
 """Offboard flight over MAVLink: body rates and thrust streamed through MAVSDK (extra `px4`).
 
 The stream has a thread of its own, which sends at a fixed rate whatever the policy does. Where the policy is late it
-holds and shifts the last plan; when the plan is used up, when telemetry stops or the kill switch is pulled, it hands the
-vehicle back (PX4 holds its position) and sends nothing more. MAVSDK repeats the last setpoint at 20 Hz by itself: only
+holds and shifts the last plan; when the plan is used up, when telemetry stops or the kill switch is pulled, it hands
+the vehicle back (PX4 holds its position) and sends nothing more. MAVSDK repeats the last setpoint at 20 Hz by itself: only
 leaving offboard mode and destroying its plugin ends the stream, so that is what `kill` does.
 """
 
@@ -52,13 +52,14 @@ class LinkConfig(NamedTuple):
     hold_s: float = 0.5
 
 
+DEFAULT = LinkConfig()
 Plan = Sequence[Float[np.ndarray, " 4"]]
 
 
 class OffboardLink:
-    """One vehicle. `submit(plan)` gives the thread its next actions (thrust per mass, body rates), one for each tick."""
+    """One vehicle. `submit(plan)` gives the thread its next actions (thrust per mass, body rates), one a tick."""
 
-    def __init__(self, config: LinkConfig = LinkConfig()):
+    def __init__(self, config: LinkConfig = DEFAULT):
         if not 2 < config.rate_hz <= 500:
             raise InputError(f"rate_hz={config.rate_hz} must lie in (2, 500]: PX4 leaves offboard mode below 2 Hz.")
         try:
@@ -69,7 +70,9 @@ class OffboardLink:
         except ImportError as error:
             raise MissingExtraError("offboard flight needs MAVSDK: pip install 'awavo[px4]'.") from error
         self.config = config
-        self._mavsdk = mavsdk.Mavsdk(mavsdk.Configuration.create_with_component_type(mavsdk.ComponentType.COMPANION_COMPUTER))
+        self._mavsdk = mavsdk.Mavsdk(
+            mavsdk.Configuration.create_with_component_type(mavsdk.ComponentType.COMPANION_COMPUTER)
+        )
         self._mavsdk.add_any_connection(config.url)
         system = self._mavsdk.first_autopilot(config.connect_s)
         if system is None:

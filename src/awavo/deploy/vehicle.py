@@ -39,9 +39,7 @@ class SimulatedVehicle:
         try:
             from pymavlink import mavutil
         except ImportError as error:
-            raise MissingExtraError(
-                "the simulated vehicle needs pymavlink: pip install 'awavo[px4-sim]'."
-            ) from error
+            raise MissingExtraError("the simulated vehicle needs pymavlink: pip install 'awavo[px4-sim]'.") from error
         import jax
         import jax.numpy as jnp
 
@@ -64,7 +62,7 @@ class SimulatedVehicle:
             wanted = RefState(place, zero, zero)
             return track(body.position, body.velocity, body.attitude, wanted, zero, params.gravity, Gains())
 
-        self._fly = jax.jit(lambda b, l, a: fly(b, l, a, zero, zero, params, False, round(500 / RATE_HZ))[:2])
+        self._fly = jax.jit(lambda b, s, a: fly(b, s, a, zero, zero, params, False, round(500 / RATE_HZ))[:2])
         self._track = jax.jit(tracked)
         self.place = self.body.position
         self.setpoint = np.array([params.gravity, 0.0, 0.0, 0.0])

@@ -65,14 +65,23 @@ def draw_flight(record: dict[str, Any]) -> Markup:
         text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         return f'<polyline points="{text}" {style}/>'
 
-    parts = [line(place([*corners, corners[0]]), 'fill="currentColor" fill-opacity="0.04" stroke="currentColor" stroke-opacity="0.3"')]
+    parts = [
+        line(
+            place([*corners, corners[0]]),
+            'fill="currentColor" fill-opacity="0.04" stroke="currentColor" stroke-opacity="0.3"',
+        )
+    ]
     angles = np.linspace(0, 2 * np.pi, 25)
     ring = np.stack([np.cos(angles), np.sin(angles), 0 * angles], -1)
-    inside = [c for c in record.get("cylinders", []) if low[0] - 1 < c["x"] < high[0] + 1 and low[1] - 1 < c["y"] < high[1] + 1]
+    inside = [
+        c
+        for c in record.get("cylinders", [])
+        if low[0] - 1 < c["x"] < high[0] + 1 and low[1] - 1 < c["y"] < high[1] + 1
+    ]
     grey = 'fill="currentColor" fill-opacity="0.10" stroke="currentColor" stroke-opacity="0.45"'
     for c in sorted(inside, key=lambda c: -(math.sin(TURN) * c["x"] + math.cos(TURN) * c["y"])):
         base = ring * float(c["radius"]) + [float(c["x"]), float(c["y"]), 0.0]
-        top = base + [0.0, 0.0, float(c["height"])]
+        top = base + np.array([0.0, 0.0, float(c["height"])])
         parts += [line(place(base), grey), line(place(top), grey)]
         for i in (0, 12):
             parts.append(line(place([base[i], top[i]]), 'fill="none" stroke="currentColor" stroke-opacity="0.45"'))
@@ -86,16 +95,19 @@ def draw_flight(record: dict[str, Any]) -> Markup:
     for i in range(1, len(flown) + 1):
         if i == len(flown) or levels[i] != levels[start]:
             width = 1.6 + 0.9 * levels[start]
-            parts.append(line(flown[start : i + 1], f'fill="none" stroke="var(--series-0, #2a6fbb)" stroke-width="{width:.1f}"'))
+            parts.append(
+                line(flown[start : i + 1], f'fill="none" stroke="var(--series-0, #2a6fbb)" stroke-width="{width:.1f}"')
+            )
             start = i
     for mark in record.get("marks", []):
         x, y = place([mark["position"]])[0]
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="currentColor"/>')
-        parts.append(f'<text x="{x + 4:.1f}" y="{y - 4:.1f}" font-size="11" fill="currentColor">{escape(mark["name"])}</text>')
+        parts.append(
+            f'<text x="{x + 4:.1f}" y="{y - 4:.1f}" font-size="11" fill="currentColor">{escape(mark["name"])}</text>'
+        )
     label = escape(f"Path of one episode of {record.get('task')} in space, seen from a corner")
-    return Markup(
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" style="width:100%;height:auto">{"".join(parts)}</svg>'
-    )
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" style="width:100%;height:auto">'
+    return Markup(head + "".join(parts) + "</svg>")
 
 
 def flight_section(comparison: Comparison) -> Section | None:

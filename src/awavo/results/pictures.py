@@ -31,7 +31,9 @@ def _scene(record: dict[str, Any]) -> tuple[Any, Any]:
         if low[0] < c["x"] < high[0] and low[1] < c["y"] < high[1]:
             x, y = c["x"] + c["radius"] * np.cos(angles), c["y"] + c["radius"] * np.sin(angles)
             heights = np.array([0.0, c["height"]])
-            axes.plot_surface(np.tile(x, (2, 1)), np.tile(y, (2, 1)), np.tile(heights[:, None], (1, 13)), alpha=0.3, color="0.5")
+            axes.plot_surface(
+                np.tile(x, (2, 1)), np.tile(y, (2, 1)), np.tile(heights[:, None], (1, 13)), alpha=0.3, color="0.5"
+            )
     tall = np.linspace(0, np.pi, 7)
     for s in record.get("spheres", []):
         x = s["centre"][0] + s["radius"] * np.outer(np.cos(angles), np.sin(tall))

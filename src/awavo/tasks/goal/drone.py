@@ -125,7 +125,9 @@ def drone_step(body: DroneBody, action: Float[Array, " 4"], params: DroneParams)
             torque[0], ca * torque[1] + sa * torque[2], sb * torque[0] - sa * cb * torque[1] + ca * cb * torque[2]
         )  # fmt: skip
         inertia = (params.inertia_xy, params.inertia_xy, params.inertia_z)
-        rates = tuple((m * x + h * f) / (m + h * params.damping_turn) for m, x, f in zip(inertia, rates, axes, strict=True))
+        rates = tuple(
+            (m * x + h * f) / (m + h * params.damping_turn) for m, x, f in zip(inertia, rates, axes, strict=True)
+        )
         small = [h * x for x in rates]
         # Sine and cosine after a small turn d, to the order d^4: exact in float32 below 0.05 rad a substep.
         sines, cosines = zip(

@@ -6,7 +6,7 @@ distances :math:`d_h` to the hazards (radius 0.3), all measured from the robot's
 
 .. math::  r = \mathrm{clip}(d^- - d, \pm 10) + [d \le 0.5], \qquad g = \sum_h (0.3 - d_h)_+ .
 
-A goal that is reached moves to a new place, away from the hazards and from the robot, so that d restarts there. In space
+A goal that is reached moves to a new place, away from the hazards and from the robot, and d restarts there. In space
 goals and hazards have heights uniform in [0.5, 1.5]; the goal's is kept for the whole episode. Where no place for a new
 goal is found the episode terminates.
 """
@@ -98,9 +98,7 @@ def sample_layout(key: Array, params: Any, num_hazards: int, three_d: bool) -> L
     _, placed, _ = jax.lax.while_loop(lambda c: ~c[2] & (c[0] < LAYOUT_RESTARTS), attempt, start)
     heights = jnp.zeros((num_hazards + 1, 1))
     if three_d:
-        heights = jax.random.uniform(
-            height_key, heights.shape, minval=params.height_low, maxval=params.height_high
-        )
+        heights = jax.random.uniform(height_key, heights.shape, minval=params.height_low, maxval=params.height_high)
     objects = jnp.concatenate([placed[1:], heights], 1)
     yaw = jax.random.uniform(yaw_key, maxval=2 * jnp.pi)
     return Layout(placed[0], yaw, objects[0], objects[1:])

@@ -27,7 +27,16 @@ from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker
 from awavo.tasks.host_core import HostEnv, HostStep
 from awavo.types import Box, EnvSpec, Timestep
 
-__all__ = ["WalkerBackend", "Walking", "advance_task", "start_task", "walker", "walker_obs", "walker_pose", "walker_spec"]
+__all__ = [
+    "WalkerBackend",
+    "Walking",
+    "advance_task",
+    "start_task",
+    "walker",
+    "walker_obs",
+    "walker_pose",
+    "walker_spec",
+]
 
 SUBSTEPS = 10
 OBS_DIM = 3 + 2 + 3 + BINS + 20 + 10 + 3 + 2 + 3

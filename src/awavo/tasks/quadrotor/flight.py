@@ -1,4 +1,4 @@
-r"""Flight tasks FT0 to FT3: track a reference, in wind (FT1), among obstacles (FT2), in both (FT3), or in neither (FT0).
+r"""Flight tasks: track a reference in wind (FT1), among obstacles (FT2), in both (FT3), or in neither (FT0).
 
 A step of 20 ms holds one action (collective thrust per mass and body rates, or four throttles) over ten steps of the
 inner loop and the plant at 500 Hz. With position and velocity errors :math:`e, \dot e`,
@@ -22,8 +22,7 @@ from jaxtyping import Array, Float
 
 from awavo.errors import InputError
 from awavo.tasks.base import Transition, auto_reset, check_choice, check_limits
-from awavo.tasks.quadrotor.body import Body, body_drag, euler_step, hovering, rotate, rotor_forces
-from awavo.tasks.quadrotor.body import thrust_axis
+from awavo.tasks.quadrotor.body import Body, body_drag, euler_step, hovering, rotate, rotor_forces, thrust_axis
 from awavo.tasks.quadrotor.force_filter import ForceFilter, start_filter, update_filter
 from awavo.tasks.quadrotor.forest import Forest, clearance, distances, plant_forest, proximity_push
 from awavo.tasks.quadrotor.params import QuadrotorParams
@@ -73,14 +72,14 @@ def mark_time(index: int, params: QuadrotorParams) -> Array:
 def fly(
     body: Body,
     loop: RateLoop,
-    action: Float[Array, "4 *n"],
-    wind: Float[Array, "3 *n"],
-    external: Float[Array, "3 *n"],
+    action: Float[Array, 4 * n],
+    wind: Float[Array, 3 * n],
+    external: Float[Array, 3 * n],
     params: QuadrotorParams,
     motors: bool = False,
     substeps: int = SUBSTEPS,
-) -> tuple[Body, RateLoop, Float[Array, "3 *n"], Array]:
-    """Hold an action over one step; return vehicle, loop, the mean thrust vector and whether a rotor was at its bound."""
+) -> tuple[Body, RateLoop, Float[Array, 3 * n], Array]:
+    """Hold an action over one step; return vehicle, loop, mean thrust vector and whether a rotor was at its bound."""
 
     def substep(_, carry):
         body, loop, total, bound = carry
@@ -147,8 +146,8 @@ def quadrotor(
 ) -> Env:
     """Build a flight task; `physics` overrides fields of `QuadrotorParams`.
 
-    `actuation` is "rates" (thrust per mass and body rates) or "motors" (four throttles); `waypoints` and `speed` are for
-    the reference "snap". Obstacles keep `reference_gap` from the reference and `spacing` from each other.
+    `actuation` is "rates" (thrust per mass and body rates) or "motors" (four throttles); `waypoints` and `speed` are
+    for the reference "snap". Obstacles keep `reference_gap` from the reference and `spacing` from each other.
     """
     check_choice("task", task, tuple(FLIGHT_TASKS))
     check_choice("actuation", actuation, ("rates", "motors"))
@@ -216,5 +215,3 @@ def quadrotor(
         return state, Transition(_observe(state, reference_fn, params), reward, costs, hit)
 
     return auto_reset(spec, params, reset, step, lazy=True)
-
-

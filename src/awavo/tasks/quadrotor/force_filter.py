@@ -1,7 +1,7 @@
 r"""The external force from what a vehicle measures, with its covariance.
 
-The accelerometer feels thrust, drag and the external force: :math:`f_{meas} = R (m a_{imu} - T e_3 - F_{drag})` with the
-drag of still air. A Kalman filter holds velocity and force, :math:`\dot v = -g e_3 + (T R e_3 + R F_{drag} + f) / m`
+The accelerometer feels thrust, drag and the external force: :math:`f_{meas} = R (m a_{imu} - T e_3 - F_{drag})` with
+the drag of still air. A Kalman filter holds velocity and force, :math:`\dot v = -g e_3 + (T R e_3 + R F_{drag} + f) / m`
 and :math:`\dot f = w` (random walk), and takes in :math:`f_{meas}` and the estimated velocity. In the world frame the
 noise is the same along all axes, so the covariance is one 2 by 2 matrix.
 """
@@ -21,21 +21,21 @@ __all__ = ["ForceFilter", "start_filter", "update_filter"]
 class ForceFilter(NamedTuple):
     """Means of velocity and force, and the covariance that every axis shares."""
 
-    velocity: Float[Array, "3 *n"]
-    force: Float[Array, "3 *n"]
+    velocity: Float[Array, 3 * n]
+    force: Float[Array, 3 * n]
     covariance: Float[Array, "2 2"]
 
 
-def start_filter(velocity: Float[Array, "3 *n"]) -> ForceFilter:
+def start_filter(velocity: Float[Array, 3 * n]) -> ForceFilter:
     """A known velocity, and a force of 0 within 1 N."""
     return ForceFilter(velocity, jnp.zeros_like(velocity), jnp.array([[1e-4, 0.0], [0.0, 1.0]]))
 
 
 def update_filter(
     state: ForceFilter,
-    push: Float[Array, "3 *n"],
-    measured_force: Float[Array, "3 *n"],
-    measured_velocity: Float[Array, "3 *n"],
+    push: Float[Array, 3 * n],
+    measured_force: Float[Array, 3 * n],
+    measured_velocity: Float[Array, 3 * n],
     params: QuadrotorParams,
     dt: float,
 ) -> ForceFilter:

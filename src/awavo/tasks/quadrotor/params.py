@@ -100,5 +100,7 @@ SPREADS = {
 def draw_parameters(key: Array, params: QuadrotorParams) -> QuadrotorParams:
     """Randomise the vehicle: each uncertain number times a factor, log-uniform within its spread."""
     factors = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
-    drawn = {name: getattr(params, name) * spread**f for (name, spread), f in zip(SPREADS.items(), factors, strict=True)}
+    drawn = {
+        name: getattr(params, name) * spread**f for (name, spread), f in zip(SPREADS.items(), factors, strict=True)
+    }
     return params._replace(**drawn)

@@ -27,9 +27,9 @@ WAYPOINTS = ((0, 0, 1.5), (2, 1, 1.8), (3, -1, 1.2), (0, -1.5, 1.5), (-3, 1, 1.8
 class RefState(NamedTuple):
     """Where the vehicle should be, how fast, and under which acceleration; components first."""
 
-    position: Float[Array, "3 *n"]
-    velocity: Float[Array, "3 *n"]
-    acceleration: Float[Array, "3 *n"]
+    position: Float[Array, 3 * n]
+    velocity: Float[Array, 3 * n]
+    acceleration: Float[Array, 3 * n]
 
 
 RefFn = Callable[[Array, QuadrotorParams], RefState]
