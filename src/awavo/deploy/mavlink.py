@@ -2,8 +2,8 @@
 
 The stream has a thread of its own, which sends at a fixed rate whatever the policy does. Where the policy is late it
 holds and shifts the last plan; when the plan is used up, when telemetry stops or the kill switch is pulled, it hands
-the vehicle back (PX4 holds its position) and sends nothing more. MAVSDK repeats the last setpoint at 20 Hz by itself: only
-leaving offboard mode and destroying its plugin ends the stream, so that is what `kill` does.
+the vehicle back (PX4 holds its position) and sends nothing more. MAVSDK repeats the last setpoint at 20 Hz by itself:
+only leaving offboard mode and destroying its plugin ends the stream, so that is what `kill` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The walker as a functional environment through MJX, for GPUs: same rules, same observations as on C MuJoCo.
 
 On a CPU MJX is a hundred times slower than C MuJoCo: use the task `walker` there. `iterations` and `ls_iterations`
-bound MJX's solver; the contact solution is a little less exact and several times faster than with MuJoCo's own 100 and 50.
+bound MJX's solver: contacts are solved less exactly than with MuJoCo's own 100 and 50, and several times faster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 r"""The external force from what a vehicle measures, with its covariance.
 
 The accelerometer feels thrust, drag and the external force: :math:`f_{meas} = R (m a_{imu} - T e_3 - F_{drag})` with
-the drag of still air. A Kalman filter holds velocity and force, :math:`\dot v = -g e_3 + (T R e_3 + R F_{drag} + f) / m`
-and :math:`\dot f = w` (random walk), and takes in :math:`f_{meas}` and the estimated velocity. In the world frame the
-noise is the same along all axes, so the covariance is one 2 by 2 matrix.
+the drag of still air. A Kalman filter holds velocity and force, with
+:math:`\dot v = -g e_3 + (T R e_3 + R F_{drag} + f) / m` and :math:`\dot f = w` (random walk), and takes in
+:math:`f_{meas}` and the estimated velocity. In the world frame the noise is the same along all axes, so the covariance
+is one 2 by 2 matrix.
 """
 
 from __future__ import annotations
