@@ -27,7 +27,7 @@ from awavo.control.belief import Belief, draw_members
 from awavo.control.tracking import Gains, track
 from awavo.inference.wvi import effective_sample_size, move_particles, tempered_weights
 from awavo.tasks.quadrotor.body import Body, body_drag, rotate, thrust_axis
-from awavo.tasks.quadrotor.forest import Forest, clearance
+from awavo.tasks.quadrotor.forest import Forest, clearance, distances
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefFn, RefState
 from awavo.transport.defining import Linear
@@ -54,6 +54,7 @@ class PlannerConfig(NamedTuple):
     velocity_weight: float = 0.1
     temperature: float = 0.3
     effective_share: float = 0.05
+    num_near: int = 10
     num_slices: int = 8
     num_steps: int = 3
     rate_lag: float = 0.05
@@ -178,7 +179,15 @@ def flight_planner(
         (_, _, _, _, total, least), commands = jax.lax.scan(step, start, jnp.arange(config.horizon))
         return total, commands, least
 
+    def near_path(forest, time):
+        """The cylinders nearest to the reference of the horizon: no candidate comes close to any other."""
+        path = reference(time + config.dt * jnp.arange(config.horizon + 1), params).position
+        gaps = jnp.min(distances(forest, path), 1)
+        chosen = jax.lax.top_k(-gaps, min(config.num_near, gaps.shape[0]))[1]
+        return Forest(*(column[chosen] for column in forest))
+
     def decide(key, body, time, belief, detours, forest):
+        forest = near_path(forest, time)
         member_key, propose_key, slice_key = jax.random.split(key, 3)
         shifted = jax.vmap(lambda d: _shift(d.reshape(config.num_knots, 3)).ravel())(detours)
         theta = draw_members(member_key, belief, members)

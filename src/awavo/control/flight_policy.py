@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, start_belief, update_belief
@@ -19,7 +20,7 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefFn, lissajous
 from awavo.types import Env
 
-__all__ = ["FlightMemory", "awavo_step", "flight_policy", "start_memory"]
+__all__ = ["FlightMemory", "awavo_step", "flight_policy", "start_memory", "tick_plan"]
 
 
 class FlightMemory(NamedTuple):
@@ -48,6 +49,14 @@ def awavo_step(
         return decision, FlightMemory(decision.detours, belief)
 
     return step
+
+
+def tick_plan(decision: FlightDecision, dt: float, period: float) -> Float[np.ndarray, "T 4"]:
+    """Spread a decision over the ticks of a control loop: its action now, then the model's commands, held between."""
+    commands = np.asarray(decision.commands)
+    ticks = np.arange(1, int(len(commands) * dt / period))
+    later = commands[np.minimum((ticks * period / dt).astype(int), len(commands) - 1)]
+    return np.concatenate([np.asarray(decision.action)[None], later])
 
 
 def flight_policy(

@@ -13,7 +13,7 @@ mark eighths of the reference; RS 02 lies in the wind zone and near the first ob
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -31,7 +31,18 @@ from awavo.tasks.quadrotor.references import RefFn, make_reference
 from awavo.tasks.quadrotor.wind import start_gusts, step_gusts, wind_at
 from awavo.types import Box, Env, EnvSpec
 
-__all__ = ["DT", "FLIGHT_TASKS", "FlightState", "MARKS", "PLANT_DT", "SUBSTEPS", "fly", "mark_time", "quadrotor"]
+__all__ = [
+    "DT",
+    "FLIGHT_TASKS",
+    "FlightState",
+    "MARKS",
+    "PLANT_DT",
+    "SUBSTEPS",
+    "fly",
+    "flight_functions",
+    "mark_time",
+    "quadrotor",
+]
 
 FLIGHT_TASKS = {"FT0": (0.0, 0.0), "FT1": (1.0, 0.0), "FT2": (0.0, 1.0), "FT3": (1.0, 1.0)}
 COST_NAMES = ("clearance", "envelope")
@@ -161,9 +172,18 @@ def quadrotor(
     if params.mass <= 0 or params.mass * params.gravity >= 4 * params.thrust_max:
         raise InputError(f"mass={params.mass} must be > 0 and below what four rotors of {params.thrust_max} N lift.")
     reference_fn = make_reference(reference, waypoints, speed)
-    motors = actuation == "motors"
-    space = Box((0.0,) * 4, (1.0,) * 4) if motors else Box(ACTION_LOW, ACTION_HIGH)
+    space = Box((0.0,) * 4, (1.0,) * 4) if actuation == "motors" else Box(ACTION_LOW, ACTION_HIGH)
     spec = EnvSpec("quadrotor", OBS_DIM, space, horizon, COST_NAMES, check_limits(cost_limits, COST_NAMES))
+
+    reset, step = flight_functions(reference_fn, space, num_obstacles, reference_gap, spacing)
+    return auto_reset(spec, params, reset, step, lazy=True)
+
+
+def flight_functions(
+    reference_fn: RefFn, space: Box, num_obstacles: int = 30, reference_gap: float = 0.25, spacing: float = 0.8
+) -> tuple[Callable[..., tuple[FlightState, Array]], Callable[..., tuple[FlightState, Transition]]]:
+    """Build the bare `reset(key, params)` and `step(key, state, action, params)`, without time limit and auto-reset."""
+    motors = space.high == (1.0,) * 4
     low, high = jnp.asarray(space.low), jnp.asarray(space.high)
 
     def reset(key, params):
@@ -214,4 +234,4 @@ def quadrotor(
         )
         return state, Transition(_observe(state, reference_fn, params), reward, costs, hit)
 
-    return auto_reset(spec, params, reset, step, lazy=True)
+    return reset, step
