@@ -38,7 +38,7 @@ CONFIG = PlannerConfig()
 
 
 def controllers(env):
-    """Build `decide(key, state, memory, params) -> (plan by ticks, memory)` of both policies, and their first memory."""
+    """Build `decide(key, state, memory, params) -> (plan by ticks, memory)` of both policies, and their memory."""
     step = jax.jit(lambda key, state, memory, params: awavo_step(params, lissajous, CONFIG)(key, state, memory))
 
     def awavo(key, state, memory, params):

@@ -18,14 +18,16 @@ __all__ = ["STEP_SECONDS", "record_functional", "record_host"]
 STEP_SECONDS = {"drone": 0.08, "walker": 0.05, "walker-mjx": 0.05, "quadrotor": 0.02}
 
 
-def _quadrotor_scene(state: Any, params: Any) -> dict[str, Any]:
+def _quadrotor_scene(state: Any, target: Any, params: Any) -> dict[str, Any]:
+    """Cylinders, and the marks where the reference is the figure of eight."""
     from awavo.tasks.quadrotor.flight import MARKS, mark_time
     from awavo.tasks.quadrotor.references import lissajous
 
     forest = state.forest
     shown = bool(params.obstacles_on) & (np.abs(np.asarray(forest.x)) < 100)
     columns = [np.asarray(c)[shown] for c in (forest.x, forest.y, forest.radius, forest.height)]
-    marks = [np.asarray(lissajous(mark_time(i, params), params).position) for i in range(MARKS)]
+    eight = np.allclose(lissajous(state.time, params).position, target, atol=1e-3)
+    marks = [np.asarray(lissajous(mark_time(i, params), params).position) for i in range(MARKS * eight)]
     names = ("x", "y", "radius", "height")
     return {
         "cylinders": [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)],
@@ -51,14 +53,16 @@ def record_functional(
     step, reset = jax.jit(env.step), jax.jit(env.reset)
     key = jax.random.key(seed)
     state, obs = reset(jax.random.fold_in(key, 0), env.params)
-    scene = _quadrotor_scene(state.inner, env.params) if name == "quadrotor" else None
-    scene = scene or _goal_scene(state.inner.goal.layout, env.params, True)
     pose = _pose_fn(env)
+    if name == "quadrotor":
+        scene = _quadrotor_scene(state.inner, pose(state.inner, obs)[1], env.params)
+    else:
+        scene = _goal_scene(state.inner.goal.layout, env.params, True)
     rows: dict[str, list[Any]] = {k: [] for k in ("position", "target", "force", "reward", "costs")}
     ended = "steps"
     for t in range(min(steps or env.spec.horizon, env.spec.horizon)):
         decide_key, step_key = jax.random.split(jax.random.fold_in(key, t + 1))
-        for field, value in zip(("position", "target", "force"), pose(state.inner), strict=True):
+        for field, value in zip(("position", "target", "force"), pose(state.inner, obs), strict=True):
             rows[field].append(np.round(np.asarray(value), 4).tolist())
         action, memory = decide(decide_key, state, obs, memory)
         state, out = step(step_key, state, action, env.params)
@@ -71,16 +75,14 @@ def record_functional(
     return _finish(name, env.spec, seed, ended, rows, scene)
 
 
-def _pose_fn(env: Env) -> Callable[[Any], tuple[Any, Any, Any]]:
-    """Position, target (reference or goal) and external force of a state."""
+def _pose_fn(env: Env) -> Callable[[Any, Any], tuple[Any, Any, Any]]:
+    """Position, target (reference or goal) and external force of a state; a flight's observation starts with its error."""
     if env.spec.name == "quadrotor":
-        from awavo.tasks.quadrotor.references import lissajous
-
-        return lambda s: (s.body.position, lissajous(s.time, env.params).position, s.true_force)
+        return lambda s, obs: (s.body.position, s.body.position + obs[:3], s.true_force)
     from awavo.tasks.goal.drone import drone_pose
 
     zero = jnp.zeros(3)
-    return lambda s: (drone_pose(s)[0], s.goal.layout.goal, zero)
+    return lambda s, _: (drone_pose(s)[0], s.goal.layout.goal, zero)
 
 
 def record_host(

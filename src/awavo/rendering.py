@@ -20,6 +20,7 @@ from awavo.results.store import write_json
 __all__ = ["render_command", "render_episode"]
 
 POLICIES = ("random", "track", "awavo")
+PICTURED = ("drone", "quadrotor", "walker")
 
 
 def _of_run(folder: Path, seed: int, steps: int | None, trust: bool) -> dict[str, Any]:
@@ -49,6 +50,8 @@ def _of_run(folder: Path, seed: int, steps: int | None, trust: bool) -> dict[str
 
 
 def _of_task(name: str, policy: str, options: dict[str, Any], seed: int, steps: int | None) -> dict[str, Any]:
+    if name not in PICTURED:
+        raise InputError(f"task '{name}' has no picture: render {', '.join(PICTURED)}.")
     if policy not in POLICIES:
         raise InputError(f"--policy {policy} is not one of {', '.join(POLICIES)}.")
     if policy != "random" and name != "quadrotor":
@@ -68,8 +71,12 @@ def _of_task(name: str, policy: str, options: dict[str, Any], seed: int, steps: 
 
         return record_functional(env, draw, (), seed, steps)
     from awavo.control.flight_policy import flight_policy
+    from awavo.tasks.quadrotor.references import make_reference
 
-    decide, memory = flight_policy(env, policy)
+    reference = make_reference(
+        options.get("reference", "lissajous"), options.get("waypoints"), options.get("speed", 1.5)
+    )
+    decide, memory = flight_policy(env, policy, reference=reference)
     return record_functional(env, decide, memory, seed, steps)
 
 

@@ -60,11 +60,11 @@ def tick_plan(decision: FlightDecision, dt: float, period: float) -> Float[np.nd
 
 
 def flight_policy(
-    env: Env, name: str, config: PlannerConfig = DEFAULT
+    env: Env, name: str, config: PlannerConfig = DEFAULT, reference: RefFn = lissajous
 ) -> tuple[Callable[[Array, Any, Array, Any], tuple[Array, Any]], Any]:
     """Return `decide(key, state, obs, memory) -> (action, memory)` and the memory to start with.
 
-    "track" is the tracking law with the filter's force, "awavo" the planner. Both follow the figure of eight.
+    "track" is the tracking law with the filter's force, "awavo" the planner. `reference` must be the task's.
     """
     check_choice("policy", name, ("track", "awavo"))
     params = env.params
@@ -75,13 +75,13 @@ def flight_policy(
             body = inner.body
             drag = rotate(body.attitude, body_drag(body.attitude, body.velocity, 1.0, params))
             push = (inner.filter.force + drag) / params.mass
-            wanted = lissajous(inner.time, params)
-            lead = lissajous(inner.time + config.lead, params).acceleration
+            wanted = reference(inner.time, params)
+            lead = reference(inner.time + config.lead, params).acceleration
             wanted = wanted._replace(acceleration=lead)
             return track(body.position, body.velocity, body.attitude, wanted, push, params.gravity, Gains()), memory
 
         return jax.jit(follow), ()
-    step = awavo_step(params, lissajous, config)
+    step = awavo_step(params, reference, config)
 
     def plan(key, state, obs, memory):
         decision, memory = step(key, state.inner, memory)
