@@ -76,7 +76,7 @@ def record_functional(
 
 
 def _pose_fn(env: Env) -> Callable[[Any, Any], tuple[Any, Any, Any]]:
-    """Position, target (reference or goal) and external force of a state; a flight's observation starts with its error."""
+    """Position, target (reference or goal) and external force; a flight's observation starts with its error."""
     if env.spec.name == "quadrotor":
         return lambda s, obs: (s.body.position, s.body.position + obs[:3], s.true_force)
     from awavo.tasks.goal.drone import drone_pose
