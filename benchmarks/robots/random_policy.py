@@ -1,6 +1,6 @@
 """The goal task under a Gaussian policy (deviation 0.6): return, cost and goals an episode, against the fact sheet.
 
-    PYTHONPATH=src python benchmarks/robots/random_policy.py [--episodes 128] [--out benchmarks/robots/results/random_policy.json]
+    PYTHONPATH=src python benchmarks/robots/random_policy.py [--episodes 128] [--robots drone] [--out FILE.json]
 
 Whole episodes of 1000 steps, one an environment. The fact sheet's figures are of 16 episodes: mean and deviation; a
 mean agrees when it lies within three standard errors of both samples together.

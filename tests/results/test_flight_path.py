@@ -78,13 +78,15 @@ def test_a_damaged_record_is_refused(tmp_path, text):
 
 
 def test_picture_and_video(tmp_path):
-    picture, video = save_picture(record(), tmp_path / "a.png"), save_video(record(), tmp_path / "a.gif")
+    short = record()
+    short["path"] = {name: rows[::8] for name, rows in short["path"].items()}
+    picture, video = save_picture(short, tmp_path / "a.png"), save_video(short, tmp_path / "a.gif")
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     from PIL import Image
 
     with Image.open(video) as image:
         assert image.format == "GIF"
-        assert image.n_frames >= 50
+        assert image.n_frames == 10
 
 
 def test_mp4_needs_ffmpeg(tmp_path, monkeypatch):

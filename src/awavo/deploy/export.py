@@ -1,7 +1,7 @@
 """Writing a policy as files that need no training code: StableHLO, ONNX, and a manifest that binds them.
 
 The manifest states what goes in and out, the limits the policy was trained for, and a SHA-256 of every file. Loading
-checks the sums first, and never unpickles or imports anything.
+checks the sums first, and never runs code from a file.
 """
 
 from __future__ import annotations
