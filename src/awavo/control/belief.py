@@ -7,8 +7,9 @@ in still air:
 .. math::  m a - T - F = f - (T + F)\,\delta_m + F\,\delta_d + \text{noise} .
 
 With the measured m a, or with T + F + f and the f believed so far, in place of T + F, noise would stand on both sides
-and the mass come out wrong (by 0.2 and by 0.05 in the test's flight). The posterior is Gaussian, from a Kalman filter: f walks at random, mass and drag hardly change. What the data cannot tell
-apart (mass, and a steady force along the thrust) stays correlated in the planner's draws.
+and the mass come out wrong (by 0.2 and by 0.05 in the test's flight). The posterior is Gaussian, from a Kalman filter:
+f walks at random, mass and drag hardly change. What the data cannot tell apart (mass, and a steady force along the
+thrust) stays correlated in the planner's draws.
 """
 
 from __future__ import annotations
