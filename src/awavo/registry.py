@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
-__all__ = ["ALGORITHMS", "HOST_TASKS", "TASKS", "Entry", "import_named", "make_host_task", "make_task", "resolve"]
+__all__ = [
+    "ALGORITHMS",
+    "GPU_TASKS",
+    "HOST_TASKS",
+    "TASKS",
+    "Entry",
+    "import_named",
+    "make_host_task",
+    "make_task",
+    "resolve",
+]
 
 
 class Entry(NamedTuple):

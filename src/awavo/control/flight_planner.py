@@ -132,11 +132,13 @@ def flight_planner(
         )
         return wanted, here
 
-    def push_of(theta, velocity, attitude):
+    def push_of(theta, drag):
         """Acceleration by external force and drag, and the mass ratio, for parameters [5, ...]."""
-        mass = params.mass * (1 + theta[3])
-        drag = rotate(attitude, body_drag(attitude, velocity, 1.0, params)) * (1 + theta[4])
-        return (theta[:3] + drag) / mass, 1 / (1 + theta[3])
+        lightness = 1 / (1 + theta[3])
+        return (theta[:3] + drag * (1 + theta[4])) * (lightness / params.mass), lightness
+
+    def drag_of(velocity, attitude):
+        return rotate(attitude, body_drag(attitude, velocity, 1.0, params))
 
     def imagine(body, time, theta, believed, candidates, forest):
         """Rewards and costs [3, M, K] of following each detour under each draw, commands and least clearance."""
@@ -152,11 +154,12 @@ def flight_planner(
         def step(carry, k):
             p, v, q, w, total, least = carry
             wanted, true = wanted_at((time, k * config.dt), knots)
-            undo, _ = push_of(believed, v, q)
+            drag = drag_of(v, q)
+            undo, _ = push_of(believed, drag)
             command = track(p, v, q, wanted, undo, params.gravity, gains)
             w = w + lag * (command[1:] - w)
             q = _turn(q, w, config.dt)
-            push, lightness = push_of(theta, v, q)
+            push, lightness = push_of(theta, drag)
             a = command[0] * lightness * thrust_axis(q) + push
             a = a - params.gravity * jnp.array([0.0, 0.0, 1.0]).reshape(3, 1, 1)
             p = p + config.dt * v + 0.5 * config.dt**2 * a
@@ -202,7 +205,7 @@ def flight_planner(
         )
         mean = moved.mean(0).reshape(config.num_knots, 3)
         wanted, _ = wanted_at((time, jnp.zeros(())), mean)
-        push, _ = push_of(belief.mean, body.velocity, body.attitude)
+        push, _ = push_of(belief.mean, drag_of(body.velocity, body.attitude))
         action = track(body.position, body.velocity, body.attitude, wanted, push, params.gravity, gains)
         return FlightDecision(
             action, moved, commands, log_likelihood, weights, effective_sample_size(weights), left, least[:, 0].min()

@@ -3,7 +3,7 @@ r"""A tracking law for thrust per mass and body rates, from the model's flatness
 With position and velocity errors :math:`e, \dot e` and the estimated external force f,
 
 .. math::  a = a_{ref} + K_p e + K_v \dot e + g e_3 - f / m + D v / m, \qquad c = a \cdot R e_3, \qquad
-   \omega_c = K_R\,(R^\top (R e_3 \times \hat a)) , \quad \omega_{c,z} = -K_\psi\, \psi .
+   \omega_c = K_R\,(R^\top (R e_3 \times \hat a)) , \quad \omega_{c,z} = -K_\psi\, R_{21} .
 
 Arrays have components first and any batch after them, so that the planner rolls it out inside the model.
 """
@@ -65,7 +65,6 @@ def track(
     axis = thrust_axis(attitude)
     turn = rotate_back(attitude, jnp.cross(axis, a / size, axis=0))
     w, x, y, z = attitude
-    yaw = jnp.arctan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z))
-    rates = jnp.stack([gains.tilt * turn[0], gains.tilt * turn[1], -gains.yaw * yaw])
+    rates = jnp.stack([gains.tilt * turn[0], gains.tilt * turn[1], -gains.yaw * 2 * (x * y + w * z)])
     thrust = jnp.clip(jnp.sum(a * axis, 0), 0.0, gains.max_thrust)
     return jnp.concatenate([thrust[None], jnp.clip(rates, -gains.max_rate, gains.max_rate)])

@@ -6,6 +6,8 @@ bound MJX's solver: contacts are solved less exactly than with MuJoCo's own 100 
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -45,7 +47,8 @@ class WalkerState(NamedTuple):
 def load_mjx() -> Any:
     """Import MJX, or say how to get it."""
     try:
-        from mujoco import mjx
+        with contextlib.redirect_stdout(sys.stderr):  # it says there which of its backends are missing
+            from mujoco import mjx
     except ImportError as error:
         raise MissingExtraError("walker-mjx needs MJX, which is not installed: pip install 'awavo[mujoco]'.") from error
     return mjx
@@ -69,7 +72,7 @@ def walker_mjx(
     host_model.opt.iterations, host_model.opt.ls_iterations = iterations, ls_iterations
     model = mjx.put_model(host_model)
     blank = mjx.make_data(host_model)
-    rest = mjx.forward(model, blank)
+    rest = jax.jit(mjx.forward)(model, blank)
 
     def reset(key, params):
         task, obs = start_task(key, rest.sensordata, params, num_hazards)
