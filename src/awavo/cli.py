@@ -25,6 +25,11 @@ COMMANDS = {
     "certify": ("Certify", "Certify a run's policies and its method, check stored certificates, or prove an operator."),
     "compare": ("Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
     "report": ("Report", "Write one self-contained HTML page about one or several runs."),
+    "export": (
+        "Export",
+        "Write a run's policy as StableHLO and ONNX, with a manifest, for machines that do not train.",
+    ),
+    "render": ("Render", "Fly or walk one episode and write its path, a picture and a video."),
     "list": ("ListAll", "List tasks and algorithms."),
     "check-env": ("CheckEnv", "Check an environment and say what is wrong and how to mend it."),
     "doctor": ("Doctor", "Show versions, device, folders, and whether what is needed works."),

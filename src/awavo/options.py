@@ -11,7 +11,19 @@ from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from awavo.errors import AwavoError
 
-__all__ = ["Certify", "CheckEnv", "Compare", "Demo", "Doctor", "Evaluate", "ListAll", "Report", "Train"]
+__all__ = [
+    "Certify",
+    "CheckEnv",
+    "Compare",
+    "Demo",
+    "Doctor",
+    "Evaluate",
+    "Export",
+    "ListAll",
+    "Render",
+    "Report",
+    "Train",
+]
 
 JSON_HELP = "print one JSON line instead of text"
 Json = Annotated[bool, arg(help=JSON_HELP)]
@@ -157,6 +169,47 @@ class Report:
         from awavo import commands
 
         return commands.report(self)
+
+
+@dataclass
+class Export:
+    """Write a run's policy as files that need no training code."""
+
+    run_folder: Annotated[Positional[Path], arg(metavar="RUN", help="run folder")]
+    out: Annotated[Path | None, arg(help="new folder (default: RUN/export)")] = None
+    seed: Annotated[int | None, arg(help="seed whose policy to write (default: the first)")] = None
+    onnx: Annotated[bool, arg(help="write the actor as ONNX too (extra 'onnx')")] = True
+    trust: Trust = False
+    json: Json = False
+
+    def run(self) -> int:
+        """Write the files and their manifest."""
+        Device(device="cpu").apply()
+        from awavo.exporting import export_command
+
+        return export_command(self)
+
+
+@dataclass
+class Render:
+    """Fly or walk one episode and write its path, a picture and a video."""
+
+    target: Annotated[Positional[str], arg(metavar="RUN|TASK", help="run folder, or drone, quadrotor, walker")]
+    out: Annotated[Path | None, arg(help="folder (default: the run's, or renders/TASK)")] = None
+    policy: Annotated[str, arg(help="of a TASK: random, or for the quadrotor track or awavo")] = "random"
+    seed: Annotated[int, arg(help="seed of the episode")] = 0
+    steps: Annotated[int | None, arg(help="steps to play (default: to the end of the episode)")] = None
+    video: Annotated[str, arg(help="gif, mp4 (needs ffmpeg) or none")] = "gif"
+    task_option: Annotated[Pairs, arg(help="option of the task; repeatable")] = ()
+    trust: Trust = False
+    json: Json = False
+
+    def run(self) -> int:
+        """Write flight.json, picture.png and the video."""
+        Device(device="cpu").apply()
+        from awavo.rendering import render_command
+
+        return render_command(self)
 
 
 @dataclass
