@@ -1,0 +1,115 @@
+r"""The search for the right mode where a projection got stuck: segments of the ring, many starts, the best one kept.
+
+A region in a wrong mode shows as a local :math:`\chi^2` (squared residuals over observations) above one. Around each such
+region a segment is cut out and solved anew from several starts, its border held to the solution around it by weights; the
+present solution is one of the starts. The one with the least squares takes the segment's place. As the border is common
+to all of them, the join costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from awavo.inference.lattice import make_lattice
+from awavo.inference.projection import project
+from awavo.inference.trajectories import Data, Flow, site_cost, tangent_step
+
+__all__ = ["Search", "local_chi2", "segment_length", "segment_solver", "segments_around"]
+
+PIN = 1e-4
+
+
+class Search(NamedTuple):
+    """Settings of the search. `anneal` are the deviations q of a fresh start; `polish` those at the end of each."""
+
+    rounds: int = 4
+    starts: int = 8
+    segment: int = 48
+    border: int = 8
+    threshold: float = 1.25
+    window: int = 5
+    slots: int = 16
+    anneal: tuple[float, ...] = (2.0, 1.0, 0.6, 0.4, 0.3, 0.2, 0.2, 0.15, 0.1, 0.1, 0.06, 0.06)
+    polish: int = 4
+
+
+def local_chi2(cost: Float[np.ndarray, " I"], count: Float[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
+    """Squared residuals over observations in the sites within `window` of each; `cost` and `count` are sums over time."""
+
+    def box(a):
+        wide = np.concatenate([a[-window:], a, a[:window]]) if len(a) > 2 * window else np.tile(a, 3)
+        if len(a) <= 2 * window:
+            return np.full(len(a), a.sum())
+        return np.convolve(wide, np.ones(2 * window + 1), "valid")
+
+    return box(np.nan_to_num(cost, nan=1e9, posinf=1e9)) / np.maximum(box(count), 1.0)
+
+
+def segments_around(bad: np.ndarray, length: int, free: int) -> Int[np.ndarray, " S"]:
+    """First sites of segments of `length` whose inner `free` sites cover the bad ones, a region in the middle of its own."""
+    num = len(bad)
+    places = np.flatnonzero(bad)
+    if len(places) == 0:
+        return np.zeros(0, int)
+    if num <= length:
+        return np.zeros(1, int)
+    gaps = np.diff(np.concatenate([places, places[:1] + num]))
+    turn = (int(np.argmax(gaps)) + 1) % len(places)
+    places = (np.concatenate([places[turn:], places[:turn] + num])).astype(int)
+    starts, first = [], 0
+    for i in range(1, len(places) + 1):
+        if i == len(places) or places[i] - places[first] >= free:
+            middle = (places[first] + places[i - 1]) // 2
+            starts.append((middle - length // 2) % num)
+            first = i
+    return np.asarray(starts)
+
+
+def segment_length(num_sites: int, search: Search) -> int:
+    """Sites of a segment: the whole ring when it is hardly longer."""
+    return num_sites if num_sites <= search.segment + 2 * search.border else search.segment
+
+
+def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...], num_sites: int, search: Search):
+    """Return `solve(key, x, theta, data, sites, fresh) -> (x, cost)` of one start on one segment; batch it with vmap.
+
+    `sites` are the segment's sites; `fresh` is False for the present solution, which is only polished. A ring that is
+    one segment has no border.
+    """
+    length = segment_length(num_sites, search)
+    lattice = make_lattice((length,), reach, core=length)
+    inner = np.ones(length, bool)
+    if length < num_sites:
+        inner[: search.border] = inner[-search.border :] = False
+    inner = jnp.asarray(inner)
+
+    def solve(key, x, theta, data: Data, sites, fresh):
+        final = jnp.sqrt(data.noise[:, sites])
+        x, prior_mean, prior_var = x[:, sites], data.prior_mean[sites], data.prior_var[sites]
+        value, weight = data.value[:, sites], data.weight[:, sites]
+        pinned = Data(
+            jnp.where(inner, prior_mean, x[0]), jnp.where(inner, prior_var, PIN),
+            jnp.where(inner, value, x[1:]), jnp.where(inner, weight, 1 / PIN), final**2,
+        )  # fmt: skip
+        climate = prior_mean + jnp.sqrt(prior_var) * jax.random.normal(key, x.shape, x.dtype)
+        seen = jnp.concatenate([weight[:1], weight]) > 0
+        shown = jnp.concatenate([value[:1], value])
+        start = jnp.where(inner & fresh, jnp.where(seen, shown, climate), x)
+
+        def relaxed(q):
+            return pinned._replace(noise=jnp.where(inner, jnp.maximum(q, final) ** 2, 1 / PIN))
+
+        def step(x, q):
+            return tangent_step(lattice, flow, x, theta, relaxed(jnp.where(fresh, q, 0.0)), coarse=coarse).move
+
+        schedule = jnp.asarray([*search.anneal, *[0.0] * search.polish], x.dtype)
+        found = project(step, start, schedule, radius=2 * jnp.max(jnp.sqrt(prior_var)))
+        cost = jnp.sum(jnp.where(inner, site_cost(lattice, flow, found, theta, relaxed(0.0)), 0.0))
+        return jnp.where(inner, found, x), jnp.where(jnp.isfinite(cost), cost, jnp.inf)
+
+    return solve
