@@ -21,7 +21,8 @@ from awavo.inference.trajectories import Data, Flow, site_cost, tangent_step
 
 __all__ = ["Search", "local_chi2", "segment_length", "segment_solver", "segments_around"]
 
-PIN = 1e-4
+# Variances of a held border and of the model there, mild enough for float32: a pin of 1e-4 under a prior of 1e4 is not.
+PIN, BORDER_NOISE = 1e-3, 4.0
 
 
 class Search(NamedTuple):
@@ -102,7 +103,7 @@ def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
         start = jnp.where(inner & fresh, jnp.where(seen, shown, climate), x)
 
         def relaxed(q):
-            return pinned._replace(noise=jnp.where(inner, jnp.maximum(q, final) ** 2, 1 / PIN))
+            return pinned._replace(noise=jnp.where(inner, jnp.maximum(q, final) ** 2, BORDER_NOISE))
 
         def step(x, q):
             return tangent_step(lattice, flow, x, theta, relaxed(jnp.where(fresh, q, 0.0)), coarse=coarse).move

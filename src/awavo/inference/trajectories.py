@@ -98,8 +98,16 @@ def tangent_step(
 
     `coarse` is a cheaper map for the Jacobian alone. `groups` solves the patches a group at a time to save memory.
     """
+    # TF32 products lose the covariances of a long chain: full precision on every device.
+    with jax.default_matmul_precision("highest"):
+        return _tangent_step(
+            lattice, flow, x, theta, data, coarse or flow, theta_precision, variance, key, num_draws, groups
+        )
+
+
+def _tangent_step(lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups) -> Step:
     num_states, num_theta = x.shape[1], 0 if theta_precision is None else theta.shape[0]
-    _, probe = tangents(lattice, coarse or flow, x[:-1], theta)
+    _, probe = tangents(lattice, coarse, x[:-1], theta)
     flat = lax.optimization_barrier(probe.reshape(probe.shape[0], -1))
     weight = jnp.concatenate([jnp.zeros_like(x[:1]), data.weight])
     starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
