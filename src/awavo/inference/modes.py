@@ -21,8 +21,8 @@ from awavo.inference.trajectories import Data, Flow, site_cost, tangent_step
 
 __all__ = ["Search", "local_chi2", "segment_length", "segment_solver", "segments_around"]
 
-# Variances of a held border and of the model there, mild enough for float32: a pin of 1e-4 under a prior of 1e4 is not.
-PIN, BORDER_NOISE = 1e-3, 4.0
+# Variances of a held border and of the model at the seam, mild enough for float32.
+PIN, SEAM_NOISE = 1e-3, 4.0
 
 
 class Search(NamedTuple):
@@ -30,8 +30,8 @@ class Search(NamedTuple):
 
     rounds: int = 4
     starts: int = 8
-    segment: int = 48
-    border: int = 8
+    segment: int = 56
+    border: int = 10
     threshold: float = 1.25
     window: int = 5
     slots: int = 16
@@ -84,10 +84,13 @@ def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
     """
     length = segment_length(num_sites, search)
     lattice = make_lattice((length,), reach, core=length)
-    inner = np.ones(length, bool)
+    inner, sound = np.ones(length, bool), np.ones(length, bool)
     if length < num_sites:
+        # The segment closes on itself: the model is wrong next to that seam, within a border that is held anyway.
+        before, after = (round(0.6 * r) for r in reach[0])
         inner[: search.border] = inner[-search.border :] = False
-    inner = jnp.asarray(inner)
+        sound[:after] = sound[length - before :] = False
+    inner, sound = jnp.asarray(inner), jnp.asarray(sound)
 
     def solve(key, x, theta, data: Data, sites, fresh):
         final = jnp.sqrt(data.noise[:, sites])
@@ -103,14 +106,14 @@ def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
         start = jnp.where(inner & fresh, jnp.where(seen, shown, climate), x)
 
         def relaxed(q):
-            return pinned._replace(noise=jnp.where(inner, jnp.maximum(q, final) ** 2, BORDER_NOISE))
+            return pinned._replace(noise=jnp.where(sound, jnp.maximum(q, final) ** 2, SEAM_NOISE))
 
         def step(x, q):
             return tangent_step(lattice, flow, x, theta, relaxed(jnp.where(fresh, q, 0.0)), coarse=coarse).move
 
         schedule = jnp.asarray([*search.anneal, *[0.0] * search.polish], x.dtype)
         found = project(step, start, schedule, radius=2 * jnp.max(jnp.sqrt(prior_var)))
-        cost = jnp.sum(jnp.where(inner, site_cost(lattice, flow, found, theta, relaxed(0.0)), 0.0))
+        cost = jnp.sum(jnp.where(sound, site_cost(lattice, flow, found, theta, relaxed(0.0)), 0.0))
         return jnp.where(inner, found, x), jnp.where(jnp.isfinite(cost), cost, jnp.inf)
 
     return solve

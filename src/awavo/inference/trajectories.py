@@ -14,6 +14,9 @@ as further right-hand sides, X responds by S and the multipliers by :math:`\lamb
            \delta X = \delta X_0 + S\, \delta\theta,
 
 A is the information about :math:`\theta` and its inverse the covariance.
+
+Where the squared residuals of a patch exceed `tolerated` times its observations, q^2 is raised by as much: a region in a
+wrong mode then neither throws its neighbours off nor claims to be sure.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from awavo.inference.smoother import filter_chains, smooth_chains, smoothed_vari
 __all__ = ["Data", "Flow", "Step", "site_cost", "tangent_step", "tangents"]
 
 Flow = Callable[[Array, Array], Array]
+TOLERATED = 1.5
 
 
 class Data(NamedTuple):
@@ -93,6 +97,7 @@ def tangent_step(
     key: Array | None = None,
     num_draws: int = 0,
     groups: int = 1,
+    tolerated: float = TOLERATED,
 ) -> Step:
     """One Gauss-Newton step of X, and of theta when `theta_precision` (that of its prior, around theta) is given.
 
@@ -101,15 +106,19 @@ def tangent_step(
     # TF32 products lose the covariances of a long chain: full precision on every device.
     with jax.default_matmul_precision("highest"):
         return _tangent_step(
-            lattice, flow, x, theta, data, coarse or flow, theta_precision, variance, key, num_draws, groups
+            lattice, flow, x, theta, data, coarse or flow, theta_precision, variance, key, num_draws, groups, tolerated
         )
 
 
-def _tangent_step(lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups) -> Step:
+def _tangent_step(
+    lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups, tolerated
+) -> Step:
     num_states, num_theta = x.shape[1], 0 if theta_precision is None else theta.shape[0]
     _, probe = tangents(lattice, coarse, x[:-1], theta)
     flat = lax.optimization_barrier(probe.reshape(probe.shape[0], -1))
     weight = jnp.concatenate([jnp.zeros_like(x[:1]), data.weight])
+    misfit = jnp.sum(site_cost(lattice, flow, x, theta, data), 0)
+    count = jnp.sum(data.weight > 0, 0)
     starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
     within, colour = jnp.asarray(lattice.within, x.dtype), jnp.asarray(lattice.colour)
 
@@ -118,7 +127,9 @@ def _tangent_step(lattice, flow, x, theta, data, coarse, theta_precision, varian
         jacobian = lax.optimization_barrier(flat[:, entry] * within)
         weights = weight[:, sites]
         initial = data.prior_var[sites][:, :, None] * jnp.eye(sites.shape[1], dtype=x.dtype)
-        covariance = filter_chains(jacobian, initial, data.noise[:, sites], weights)
+        ratio = jnp.sum(misfit[sites], 1) / jnp.maximum(jnp.sum(count[sites], 1), 1)
+        noise = data.noise[:, sites] * jnp.maximum(ratio / tolerated, 1.0)[:, None]
+        covariance = filter_chains(jacobian, initial, noise, weights)
         delta, multiplier = smooth_chains(
             jacobian, covariance, starts[sites], defects[:, sites], weights, residuals[:, sites]
         )
