@@ -1,4 +1,4 @@
-"""DAPPER's smoothers and filters on the protocol's twins, in an environment of their own (its dependencies are not ours).
+"""DAPPER's smoothers and filters on the protocol's twins, in an environment of their own.
 
     python -m venv dapper-env && dapper-env/bin/pip install dapper
     python benchmarks/lorenz/twins.py --states 50 --seeds 20 --out twins        # here: writes twins/50_G_100.npz ...
@@ -20,7 +20,6 @@ import dapper
 import dapper.da_methods as da
 import dapper.mods as modelling
 import numpy as np
-from dapper.mods.Lorenz96 import step as _  # noqa: F401  (the package's own model is replaced by the same RK4)
 from dapper.tools.localization import nd_Id_localization
 
 TIME_STEP, MEAN, STD, Z90 = 0.025, 2.34, 3.64, 1.6448536269514722

@@ -1,11 +1,11 @@
 """A localised ensemble transform Kalman smoother (LETKS): the strong rival that data-assimilation packages do not ship.
 
-    python benchmarks/lorenz/local_smoother.py --states 50 --seeds 20                 # frozen settings, held-out seeds
-    python benchmarks/lorenz/local_smoother.py --tune --states 50 --seeds 4 --first 0   # the grid they were chosen from
+    python benchmarks/lorenz/local_smoother.py --states 50 --seeds 20                   # frozen, held-out seeds
+    python benchmarks/lorenz/local_smoother.py --tune --states 50 --seeds 4 --first 0   # the grid
 
 At every time each site gets its own transform of the ensemble from the observations near it (Hunt et al. 2007, weights
-tapered by Gaspari and Cohn); the same transform is applied to all earlier states of that site (Evensen and van Leeuwen 2000).
-NumPy only.
+tapered by Gaspari and Cohn); the same transform is applied to all earlier states of that site (Evensen and van
+Leeuwen 2000). NumPy only.
 """
 
 from __future__ import annotations

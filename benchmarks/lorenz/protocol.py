@@ -46,7 +46,8 @@ def main() -> None:
         if compile_s is None:
             engine, compile_s = compile_engine(engine, data, system.theta)
         began, processor, notes = time.perf_counter(), time.process_time(), []
-        for item, text in assimilate(engine, data, first_stand(data, system.theta)):
+        item = None
+        for item, text in assimilate(engine, data, first_stand(data, system.theta)):  # noqa: B007
             notes += [text] if text.startswith("modes") else []
         assert isinstance(item, Belief)
         times = {"solve_s": time.perf_counter() - began, "cpu_s": time.process_time() - processor}

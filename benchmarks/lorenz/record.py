@@ -29,7 +29,8 @@ def write(name: str, method: str, states: int, rows: list[dict], **more: object)
     """Write one JSON file: what was run, every seed, the summary."""
     RESULTS.mkdir(exist_ok=True)
     content = {
-        "method": method, "states": states, "seeds": [r["seed"] for r in rows], "summary": summarise(rows), "rows": rows,
+        "method": method, "states": states, "seeds": [r["seed"] for r in rows], "summary": summarise(rows),
+        "rows": rows,
         "command": command_line(), "commit": source_commit(), "versions": versions(), "device": device_info(),
         "date": time.strftime("%Y-%m-%d"), **more,
     }  # fmt: skip

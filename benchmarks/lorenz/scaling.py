@@ -2,8 +2,7 @@
 
     PYTHONPATH=src python benchmarks/lorenz/scaling.py --sizes 1000 10000 100000 1000000 [--seeds 100]
 
-Needs jax, numpy, equinox, optax (and jaxtyping). Times are without compilation. On an accelerator the truth is made there,
-with each component hidden or not by a fixed count, as in the protocol.
+Needs jax, numpy, equinox, optax (and jaxtyping). Times are without compilation; peak memory is the device's.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ def measure(states: int, seed: int, rounds: int, memory_mb: float) -> dict:
     began = time.perf_counter()
     engine, compile_s = compile_engine(make_engine(system, 32, settings), data, system.theta)
     prepare_s, began, stages = time.perf_counter() - began, time.perf_counter(), []
-    for item, text in assimilate(engine, data, first_stand(data, system.theta)):
+    item = None
+    for item, text in assimilate(engine, data, first_stand(data, system.theta)):  # noqa: B007
         stages.append((round(time.perf_counter() - began, 3), text))
         print(states, *stages[-1], flush=True)
     assert isinstance(item, Belief)
@@ -67,10 +67,9 @@ def main() -> None:
         "python": platform.python_version(), "commit": commit or os.environ.get("AWAVO_COMMIT"),
         "command": "benchmarks/lorenz/scaling.py " + " ".join(os.sys.argv[1:]), "load": os.getloadavg(),
     }  # fmt: skip
-    sizes = np.array([r["states"] for r in rows], float)
-    large = sizes >= 1000
-    if len(set(sizes[large])) > 1:
-        content["time_exponent"] = float(np.polyfit(np.log(sizes[large]), np.log([r["solve_s"] for r, g in zip(rows, large, strict=True) if g]), 1)[0])  # fmt: skip
+    large = [(np.log(r["states"]), np.log(r["solve_s"])) for r in rows if r["states"] >= 1000]
+    if len({size for size, _ in large}) > 1:
+        content["time_exponent"] = float(np.polyfit(*zip(*large, strict=True), 1)[0])
     out = options.out or Path(__file__).parent / "results" / f"scaling_{device.platform}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(content, indent=1) + "\n")

@@ -22,14 +22,16 @@ def _share(text: str) -> float:
 
 
 def read_observations(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Observations [times, sites] and perhaps the truth: an .npz with `observed` (and `truth`), or a parquet table of times."""
+    """Observations [times, sites], and the truth if there: .npz with `observed` (and `truth`), or a parquet table."""
     if not path.is_file():
         raise InputError(f"--data {path}: there is no such file.")
     if path.suffix == ".npz":
         try:
             with np.load(path, allow_pickle=False) as file:
                 if "observed" not in file.files:
-                    raise InputError(f"--data {path} has no array 'observed', only {', '.join(file.files) or 'nothing'}.")
+                    raise InputError(
+                        f"--data {path} has no array 'observed', only {', '.join(file.files) or 'nothing'}."
+                    )
                 return file["observed"], file["truth"] if "truth" in file.files else None
         except (OSError, ValueError) as error:
             raise InputError(f"--data {path} cannot be read as .npz ({error}).") from error
@@ -122,7 +124,8 @@ def _bar(quiet: bool) -> Any:
 
 def _show(summary: dict[str, Any], stuck: int) -> None:
     scores = summary.get("scores")
-    print(f"{summary['states']} states, {summary['times']} times: {summary['solve_s']:.2f} s ({summary['compile_s']:.0f} s to compile)")
+    spent = f"{summary['solve_s']:.2f} s ({summary['compile_s']:.0f} s to compile)"
+    print(f"{summary['states']} states, {summary['times']} times: {spent}")
     if scores:
         print(
             f"never observed: RMSE {scores['rmse']:.3f}, lost {scores['lost']:.2%}, "

@@ -35,7 +35,14 @@ class Inference(NamedTuple):
 
 def _fingerprint(observed: np.ndarray, noise_std: float, system: System, settings: Settings) -> str:
     digest = hashlib.blake2b(np.ascontiguousarray(observed).tobytes(), digest_size=12)
-    plain = [system.shape, np.asarray(system.theta).tolist(), system.prior_mean, system.prior_std, system.reach, noise_std]
+    plain = [
+        system.shape,
+        np.asarray(system.theta).tolist(),
+        system.prior_mean,
+        system.prior_std,
+        system.reach,
+        noise_std,
+    ]
     digest.update(json.dumps([plain, settings], default=str).encode())
     return digest.hexdigest()
 
@@ -55,8 +62,8 @@ def infer_trajectories(
 ) -> Inference:
     """Infer the states [K + 1, sites] at times 0..K from observations [K, sites] at 1..K, NaN where there is none.
 
-    With `out`, the posterior, a summary and a report page are written there, and the same call goes on where a stopped one
-    ended. With `truth` [K + 1, sites] the summary has errors and calibration.
+    With `out`, the posterior, a summary and a report page are written there, and the same call goes on where a stopped
+    one ended. With `truth` [K + 1, sites] the summary has errors and calibration.
     """
     settings = settings or Settings()
     observed = check_observations(observed, system.shape, noise_std)

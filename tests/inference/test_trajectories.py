@@ -127,7 +127,15 @@ def test_one_patch_gives_the_dense_gauss_newton_step_with_parameters(shape, flow
         exact = -inverse @ jacobian.T @ np.asarray(residuals(z))
         made = jax.jit(
             lambda: tangent_step(
-                lattice, flow, x, theta, data, theta_precision=jnp.zeros((1, 1)), variance=True, key=KEY, num_draws=4000,
+                lattice,
+                flow,
+                x,
+                theta,
+                data,
+                theta_precision=jnp.zeros((1, 1)),
+                variance=True,
+                key=KEY,
+                num_draws=4000,
                 tolerated=jnp.inf,
             )
         )()
@@ -146,7 +154,9 @@ def test_patches_in_groups_are_the_same_patches():
     flow, theta = lorenz96_flow(2), jnp.array([8.0])
     x, data = problem((150,), flow)
     steps = [
-        jax.jit(lambda g=g: tangent_step(make_lattice((150,), ((4, 9),), groups=g), flow, x, theta, data, groups=g).move)()
+        jax.jit(
+            lambda g=g: tangent_step(make_lattice((150,), ((4, 9),), groups=g), flow, x, theta, data, groups=g).move
+        )()
         for g in (1, 3)
     ]
     np.testing.assert_allclose(*steps, atol=1e-4)

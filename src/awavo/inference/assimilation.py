@@ -1,7 +1,7 @@
-r"""Infer the trajectory, the parameters and their uncertainty of a local system on a ring or grid from part of its states.
+r"""Infer trajectory and parameters of a local system on a ring or grid from part of its states, with uncertainty.
 
-One pass: (1) annealed projection of the data: q falls from `anneal[0]` to `model_noise`; (2) the search for modes; (3) the
-posterior at the end: marginal deviations and an ensemble of draws, which are W2 projections of noise-augmented data.
+One pass: (1) annealed projection of the data: q falls from `anneal[0]` to `model_noise`; (2) the search for modes; (3)
+the posterior at the end: marginal deviations and an ensemble, whose members are W2 projections of noise-augmented data.
 Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
 between any two of them.
 """
@@ -49,9 +49,7 @@ def num_stages(engine: Engine) -> int:
     return len(settings.anneal) + settings.polish + rounds + 1
 
 
-def _explore(
-    engine: Engine, data: Data, number: int, x: Array, theta: Array, firsts: np.ndarray
-) -> tuple[Array, int]:
+def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, firsts: np.ndarray) -> tuple[Array, int]:
     """Search all segments, some at a time; return x and how many found better."""
     search = engine.search
     assert search is not None

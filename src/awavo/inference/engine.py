@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from awavo.inference.lattice import Lattice, make_lattice, measure_reach
 from awavo.inference.modes import Search, segment_length, segment_solver
@@ -22,8 +22,8 @@ __all__ = ["Engine", "Settings", "System", "compile_engine", "make_data", "make_
 class System(NamedTuple):
     """A local system: `flow(x, theta)` maps states [..., *shape] from one time of observation to the next.
 
-    `coarse` may be a cheaper version for the Jacobian; `reach` is how many sites before and after it a site is felt along
-    each axis (measured when None). The prior of the first state is N(prior_mean, prior_std^2) in every site.
+    `coarse` may be a cheaper version for the Jacobian; `reach` is how many sites before and after it a site is felt
+    along each axis (measured when None). The prior of the first state is N(prior_mean, prior_std^2) in every site.
     """
 
     shape: tuple[int, ...]
@@ -52,8 +52,11 @@ class Settings(NamedTuple):
 
 
 class Engine(NamedTuple):
-    """Stages for all observations of one shape: `advance(data, x, theta, q)`, `chi2(data, x, theta)`,
-    `search(data, key, x, theta, firsts)` on rings, `finish(data, key, x, theta)`."""
+    """Stages for all observations of one shape.
+
+    `advance(data, x, theta, q)`, `chi2(data, x, theta)`, on rings `search(data, key, x, theta, firsts)`, and
+    `finish(data, key, x, theta)`.
+    """
 
     lattice: Lattice
     settings: Settings

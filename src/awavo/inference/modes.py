@@ -1,9 +1,9 @@
 r"""The search for the right mode where a projection got stuck: segments of the ring, many starts, the best one kept.
 
-A region in a wrong mode shows as a local :math:`\chi^2` (squared residuals over observations) above one. Around each such
-region a segment is cut out and solved anew from several starts, its border held to the solution around it by weights; the
-present solution is one of the starts. The one with the least squares takes the segment's place. As the border is common
-to all of them, the join costs nothing.
+A region in a wrong mode shows as a local :math:`\chi^2` (squared residuals over observations) above one. Around each
+such region a segment is cut out and solved anew from several starts, its border held to the solution around it by
+weights; the present solution is one of the starts. The one with the least squares takes the segment's place. As the
+border is common to all of them, the join costs nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from awavo.inference.lattice import make_lattice
 from awavo.inference.projection import project
@@ -28,19 +28,19 @@ PIN, SEAM_NOISE = 1e-3, 4.0
 class Search(NamedTuple):
     """Settings of the search. `anneal` are the deviations q of a fresh start; `polish` those at the end of each."""
 
-    rounds: int = 4
-    starts: int = 8
+    rounds: int = 8
+    starts: int = 2
     segment: int = 56
     border: int = 10
     threshold: float = 1.25
     window: int = 5
-    slots: int = 16
+    slots: int = 9
     anneal: tuple[float, ...] = (2.0, 1.0, 0.6, 0.4, 0.3, 0.2, 0.2, 0.15, 0.1, 0.1, 0.06, 0.06)
     polish: int = 4
 
 
 def local_chi2(cost: Float[np.ndarray, " I"], count: Float[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
-    """Squared residuals over observations in the sites within `window` of each; `cost` and `count` are sums over time."""
+    """Squared residuals over observations within `window` sites of each; `cost` and `count` are sums over time."""
 
     def box(a):
         wide = np.concatenate([a[-window:], a, a[:window]]) if len(a) > 2 * window else np.tile(a, 3)
@@ -52,7 +52,7 @@ def local_chi2(cost: Float[np.ndarray, " I"], count: Float[np.ndarray, " I"], wi
 
 
 def segments_around(bad: np.ndarray, length: int, free: int) -> Int[np.ndarray, " S"]:
-    """First sites of segments of `length` whose inner `free` sites cover the bad ones, a region in the middle of its own."""
+    """First sites of segments of `length` whose inner `free` sites cover the bad ones, each region in the middle."""
     num = len(bad)
     places = np.flatnonzero(bad)
     if len(places) == 0:

@@ -44,7 +44,9 @@ def check_observations(
     if value.ndim == 1 + len(tuple(shape)) and value.shape[1:] == tuple(shape):
         value = value.reshape(len(value), sites)
     if value.ndim != 2 or value.shape[1] != sites:
-        raise InputError(f"the observations have shape {list(value.shape)}, expected [times, {sites}]: one row per time.")
+        raise InputError(
+            f"the observations have shape {list(value.shape)}, expected [times, {sites}]: one row per time."
+        )
     if len(value) < 2:
         raise InputError(f"there are {len(value)} times of observation, at least 2 are needed.")
     if np.isinf(value).any():

@@ -8,7 +8,7 @@ As q is free, the optimal coupling sends every draw of :math:`\nu` to the neares
 :math:`x(z) = \arg\min_x \lVert G(x) - z \rVert^2`. For linear G that is the exact Bayesian posterior (randomised MAP).
 
 A *sliced* distance agrees with it only if its slices lie in the tangent space range(G'): a slice outside asks
-:math:`G_\# q` for a variance that no q can give it, and isotropic slices overstate every deviation by :math:`\sqrt{N/n}`
+:math:`G_\# q` for a variance that no q can give it, and isotropic slices overstate deviations by :math:`\sqrt{N/n}`
 (n unknowns, N residuals). With the coupling known, all tangent slices together are one Gauss-Newton step,
 
 .. math::  x \leftarrow x + (G'^\top G')^{-1} G'^\top (z - G(x)),

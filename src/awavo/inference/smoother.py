@@ -7,8 +7,8 @@ Each chain b has states :math:`\delta_0..\delta_K \in R^n` and minimises
     + \tfrac12 \sum_k \lVert \delta_{k+1} - M_k \delta_k - d_k \rVert^2 / q_k^2
     + \tfrac12 \sum_k \lVert e_k - \delta_k \rVert^2_{W_k} .
 
-Forward, the filter keeps :math:`P_k` after the update with :math:`W_k` (no inverse of a covariance is ever formed, so q may
-be as small as one likes); backward, the adjoint :math:`\lambda` (Bryson and Frazier 1963) gives
+Forward, the filter keeps :math:`P_k` after the update with :math:`W_k` (no covariance is ever inverted, so q may be as
+small as one likes); backward, the adjoint :math:`\lambda` (Bryson and Frazier 1963) gives
 
 .. math::  \delta_k = m_k + P_k \lambda_k, \qquad
     \lambda_{k-1} = M_{k-1}^\top (\lambda_k + W_k (e_k - \delta_k)).
@@ -16,7 +16,6 @@ be as small as one likes); backward, the adjoint :math:`\lambda` (Bryson and Fra
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float

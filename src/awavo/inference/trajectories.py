@@ -7,16 +7,16 @@ The control is :math:`X = (x_0..x_K)`, the states at the times of observation, a
 is projected on by `projection.project`; the step comes from here. Its linear system is a smoothing problem: solved
 exactly on a short ring, else on overlapping patches of which each decides its core, with the rest held where it is.
 
-Parameters enter through the multipliers :math:`\lambda` of the steps. With :math:`B_k = \partial M_\theta(x_k)/\partial\theta`
-as further right-hand sides, X responds by S and the multipliers by :math:`\lambda'`, so that
+Parameters enter through the multipliers :math:`\lambda` of the steps. With the derivatives
+:math:`B_k = \partial M_\theta(x_k)/\partial\theta` as further right-hand sides, X responds by S and the multipliers by :math:`\lambda'`, so that
 
 .. math::  A = -\sum_k B_k^\top \lambda'_{k+1}, \qquad \delta\theta = A^{-1} \sum_k B_k^\top \lambda_{k+1}, \qquad
            \delta X = \delta X_0 + S\, \delta\theta,
 
 A is the information about :math:`\theta` and its inverse the covariance.
 
-Where the squared residuals of a patch exceed `tolerated` times its observations, q^2 is raised by as much: a region in a
-wrong mode then neither throws its neighbours off nor claims to be sure.
+Where the squared residuals of a patch exceed `tolerated` times its observations, q^2 is raised by as much: a region in
+a wrong mode then neither throws its neighbours off nor claims to be sure.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ class Data(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Moves of X and theta; the posterior at this linearisation, where asked for: variances of X, information on theta,
-    and draws of X and theta around it."""
+    """Moves of X and theta, and the posterior at this linearisation where asked for.
+
+    That is variances of X, information on theta, and draws of both around it.
+    """
 
     move: Float[Array, "T I"]
     theta: Float[Array, " p"]

@@ -22,7 +22,7 @@ def _new(rows: int, columns: int, **options: Any) -> tuple[Any, Any]:
 
 
 def space_time_figure(posterior: Mapping[str, np.ndarray]) -> Any:
-    """Truth, inference and error where the truth is known; else inference and its deviation. Ticks mark hidden sites."""
+    """Truth, inference and error where the truth is known; else inference and deviation. Ticks mark hidden sites."""
     times, shown = posterior["times"], slice(0, SITES_SHOWN)
     mean, hidden = posterior["mean"][:, shown], posterior["hidden"][shown]
     panels = [("inference", mean, "viridis", None)]

@@ -1,4 +1,4 @@
-"""The report page of inferred trajectories: scores, the figures, how to do it again. Opens from disk, calls no network."""
+"""The report page of inferred trajectories: scores, figures, how to do it again. Opens from disk, calls no network."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ def write_inference_report(folders: Sequence[Path], out: Path) -> Path:
     summaries = [summary for summary, _ in read]
     figures = []
     if len(read) > 1:
-        figures.append(_figure("scaling", "Size", "Error and time against the number of states.", scaling_figure(summaries)))
+        figures.append(
+            _figure("scaling", "Size", "Error and time against the number of states.", scaling_figure(summaries))
+        )
     for number, (summary, posterior) in enumerate(read):
         name = f"{summary['system']}, {summary['states']:,} states, seed {summary['seed']}" if len(read) > 1 else ""
         figures += [
-            _figure(f"space-{number}", f"Space and time {name}", "The first sites; marks are components never observed.",
+            _figure(f"space-{number}", f"Space and time {name}", "The first sites; marks: never observed.",
                     space_time_figure(posterior)),
             _figure(f"bands-{number}", f"Components never observed {name}", "Bands hold 90% of the posterior.",
                     components_figure(posterior)),
