@@ -89,7 +89,7 @@ def test_another_folders_inference_is_not_overwritten_by_resuming(folder, tmp_pa
     from awavo.inference.engine import Settings
     from awavo.inferring import _resume, _save
 
-    _save(tmp_path, Stand(np.ones((3, 4), np.float32), np.ones(1, np.float32), 5), "a" * 24)
+    _save(tmp_path, Stand(np.ones((3, 4), np.float32), np.ones(1, np.float32), 5, np.zeros(4, np.int32)), "a" * 24)
     stand, _ = _resume(tmp_path, "a" * 24, Settings())
     assert stand is not None
     assert stand.stage == 5

@@ -121,11 +121,11 @@ def _resume(folder: Path | None, fingerprint: str, settings: Settings) -> tuple[
             raise RunFolderError(f"'{folder}' holds another inference: choose another --out or remove it.")
         return None, refused
     arrays = {name.split("/", 1)[1]: jnp.asarray(a) for name, a in found.arrays.items()}
-    return Stand(arrays["x"], arrays["theta"], found.iteration), refused
+    return Stand(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"])), refused
 
 
 def _save(folder: Path, stand: Stand, fingerprint: str) -> None:
-    state = {"x": np.asarray(stand.x), "theta": np.asarray(stand.theta)}
+    state = {"x": np.asarray(stand.x), "theta": np.asarray(stand.theta), "tries": stand.tries}
     write_checkpoint(
         folder / "checkpoints", [0], [state], fingerprint=fingerprint, iteration=stand.stage, env_steps=stand.stage
     )

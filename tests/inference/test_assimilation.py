@@ -46,7 +46,7 @@ def test_stopped_anywhere_it_ends_the_same(ring):
     whole = list(assimilate(engine, data, first_stand(data, system.theta)))
     for stop in (2, len(whole) - 2):
         kept = whole[stop][0]
-        arrays = Stand(jnp.asarray(np.asarray(kept.x)), jnp.asarray(np.asarray(kept.theta)), kept.stage)
+        arrays = Stand(jnp.asarray(np.asarray(kept.x)), jnp.asarray(np.asarray(kept.theta)), kept.stage, kept.tries)
         rest = list(assimilate(engine, data, arrays))
         assert len(rest) == len(whole) - stop - 1
         for a, b in zip(rest[-1][0], whole[-1][0], strict=True):
@@ -63,7 +63,7 @@ def test_a_region_in_a_wrong_mode_is_found_again(ring):
     cost, count = engine.chi2(data, broken, jnp.array([8.0]))
     assert local_chi2(np.asarray(cost), np.asarray(count), 5).max() > 10
     stage = len(settings.anneal) + settings.polish
-    *_, (belief, _) = assimilate(engine, data, Stand(broken, jnp.array([8.0]), stage))
+    *_, (belief, _) = assimilate(engine, data, Stand(broken, jnp.array([8.0]), stage, np.zeros(20, np.int32)))
     assert belief.chi2.max() < 2
     assert np.sqrt(np.mean((belief.mean - twin.truth[:11])[3:] ** 2)) < 1.0
 

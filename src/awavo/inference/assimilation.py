@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from awavo.inference.engine import Engine, segments_per_call
 from awavo.inference.modes import local_chi2, segment_length, segments_around
@@ -24,11 +24,12 @@ __all__ = ["Belief", "Stand", "assimilate", "first_stand", "num_stages"]
 
 
 class Stand(NamedTuple):
-    """Where an inference stands: all that is needed to go on."""
+    """Where an inference stands, all that is needed to go on; `tries` counts the searches each site has seen."""
 
     x: Float[Array, "T I"]
     theta: Float[Array, " p"]
     stage: int
+    tries: Int[np.ndarray, " I"]
 
 
 class Belief(NamedTuple):
@@ -63,18 +64,27 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     return x, changed
 
 
-def _flagged(engine: Engine, data: Data, x: Array, theta: Array) -> tuple[np.ndarray, np.ndarray]:
-    search = engine.settings.search
+def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
     cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
-    ratio = local_chi2(cost, count, search.window)
-    length = segment_length(len(ratio), search)
-    return ratio, segments_around(ratio > search.threshold, length, search.segment - 2 * search.border - 8)
+    return local_chi2(cost, count, engine.settings.search.window)
+
+
+def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First sites of the segments to search, and for every site whether it is searched."""
+    search, num = engine.settings.search, len(chi2)
+    length = segment_length(num, search)
+    bad = chi2 > search.threshold * search.patience**tries
+    firsts = segments_around(bad, length, length - 2 * search.border - 8)
+    searched = np.zeros(num, bool)
+    searched[(firsts[:, None] + np.arange(search.border, length - search.border)) % num] = True
+    return firsts, searched
 
 
 def first_stand(data: Data, theta: Float[np.ndarray, " p"]) -> Stand:
     """Begin at the observations, and at the prior's mean where there is none."""
     start = jnp.where(data.weight > 0, data.value, data.prior_mean)
-    return Stand(jnp.concatenate([start[:1], start]), jnp.asarray(theta, start.dtype), 0)
+    start = jnp.concatenate([start[:1], start])
+    return Stand(start, jnp.asarray(theta, start.dtype), 0, np.zeros(start.shape[1], np.int32))
 
 
 def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand | Belief, str]]:
@@ -82,7 +92,7 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
 
     A stand may be kept and handed in again: what follows is the same as if nothing had stopped.
     """
-    settings, (x, theta, stage) = engine.settings, stand
+    settings, (x, theta, stage, tries) = engine.settings, stand
     schedule = [*settings.anneal, *[settings.model_noise] * settings.polish]
     rounds = settings.search.rounds if engine.search is not None else 0
     end, last = jnp.asarray(settings.model_noise, x.dtype), len(schedule) + rounds
@@ -90,15 +100,15 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
         q = max(schedule[stage], settings.model_noise)
         x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype))
         stage += 1
-        yield Stand(x, theta, stage), f"annealing, q = {q:g}"
-    while stage < last and engine.search is not None:
-        _, firsts = _flagged(engine, data, x, theta)
+        yield Stand(x, theta, stage, tries), f"annealing, q = {q:g}"
+    while stage < last:
+        firsts, searched = _suspects(engine, _local_chi2(engine, data, x, theta), tries)
         if len(firsts) == 0:
             break
         x, changed = _explore(engine, data, stage, x, theta, firsts)
         x, theta = engine.advance(data, x, theta, end)
-        stage = stage + 1 if changed else last
-        yield Stand(x, theta, stage), f"modes: {len(firsts)} regions, {changed} better"
+        stage, tries = stage + 1, tries + searched.astype(np.int32)
+        yield Stand(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
     for _ in range(2):
         x, theta = engine.advance(data, x, theta, end)
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)
@@ -106,9 +116,8 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
 
 
 def _belief(engine: Engine, data: Data, x: Array, theta: Array, end: Step) -> Belief:
-    ratio, _ = _flagged(engine, data, x, theta)
     mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
     theta = np.asarray(theta + end.theta if inferred else theta)
-    return Belief(mean, std, mean + np.asarray(end.draws), theta, covariance, ratio)
+    return Belief(mean, std, mean + np.asarray(end.draws), theta, covariance, _local_chi2(engine, data, x, theta))

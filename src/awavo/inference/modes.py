@@ -1,9 +1,9 @@
 r"""The search for the right mode where a projection got stuck: segments of the ring, many starts, the best one kept.
 
 A region in a wrong mode shows as a local :math:`\chi^2` (squared residuals over observations) above one. Around each
-such region a segment is cut out and solved anew from several starts, its border held to the solution around it by
-weights; the present solution is one of the starts. The one with the least squares takes the segment's place. As the
-border is common to all of them, the join costs nothing.
+such region a segment is cut out, closed to a ring of its own with the model mistrusted at the seam, and solved from
+several starts, of which the present solution is one. Its ends are tied to the solution around, loosely, as that is
+uncertain itself. The inner part of the start with the least squares takes the present one's place.
 """
 
 from __future__ import annotations
@@ -21,18 +21,24 @@ from awavo.inference.trajectories import Data, Flow, site_cost, tangent_step
 
 __all__ = ["Search", "local_chi2", "segment_length", "segment_solver", "segments_around"]
 
-# Variances of a held border and of the model at the seam, mild enough for float32.
-PIN, SEAM_NOISE = 1e-3, 4.0
+# Variances of the model at the seam and of the ends around the present solution; much smaller ones upset float32.
+SEAM_NOISE, TIE = 25.0, 0.05
 
 
 class Search(NamedTuple):
-    """Settings of the search. `anneal` are the deviations q of a fresh start; `polish` those at the end of each."""
+    """Settings of the search.
+
+    Sites whose local chi2 is above `threshold` are searched; each search that a site has seen raises its threshold by the
+    factor `patience`, as some exceed it by chance. A fresh start falls through the deviations `anneal`, and every start
+    takes `polish` steps at the end. `slots` starts are solved at once.
+    """
 
     rounds: int = 8
     starts: int = 2
     segment: int = 56
-    border: int = 10
-    threshold: float = 1.25
+    border: int = 12
+    threshold: float = 1.35
+    patience: float = 1.12
     window: int = 5
     slots: int = 9
     anneal: tuple[float, ...] = (2.0, 1.0, 0.6, 0.4, 0.3, 0.2, 0.2, 0.15, 0.1, 0.1, 0.06, 0.06)
@@ -80,39 +86,37 @@ def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
     """Return `solve(key, x, theta, data, sites, fresh) -> (x, cost)` of one start on one segment; batch it with vmap.
 
     `sites` are the segment's sites; `fresh` is False for the present solution, which is only polished. A ring that is
-    one segment has no border.
+    one segment has no seam.
     """
     length = segment_length(num_sites, search)
     lattice = make_lattice((length,), reach, core=length)
     inner, sound = np.ones(length, bool), np.ones(length, bool)
     if length < num_sites:
-        # The segment closes on itself: the model is wrong next to that seam, within a border that is held anyway.
         before, after = (round(0.6 * r) for r in reach[0])
         inner[: search.border] = inner[-search.border :] = False
         sound[:after] = sound[length - before :] = False
     inner, sound = jnp.asarray(inner), jnp.asarray(sound)
 
     def solve(key, x, theta, data: Data, sites, fresh):
-        final = jnp.sqrt(data.noise[:, sites])
-        x, prior_mean, prior_var = x[:, sites], data.prior_mean[sites], data.prior_var[sites]
-        value, weight = data.value[:, sites], data.weight[:, sites]
-        pinned = Data(
-            jnp.where(inner, prior_mean, x[0]), jnp.where(inner, prior_var, PIN),
-            jnp.where(inner, value, x[1:]), jnp.where(inner, weight, 1 / PIN), final**2,
+        x = x[:, sites]
+        own = Data(*(a[..., sites] for a in data))
+        tied = Data(
+            jnp.where(inner, own.prior_mean, x[0]), jnp.where(inner, own.prior_var, TIE),
+            jnp.where(inner, own.value, x[1:]), jnp.where(inner, own.weight, 1 / TIE), own.noise,
         )  # fmt: skip
-        climate = prior_mean + jnp.sqrt(prior_var) * jax.random.normal(key, x.shape, x.dtype)
-        seen = jnp.concatenate([weight[:1], weight]) > 0
-        shown = jnp.concatenate([value[:1], value])
-        start = jnp.where(inner & fresh, jnp.where(seen, shown, climate), x)
+        climate = own.prior_mean + jnp.sqrt(own.prior_var) * jax.random.normal(key, x.shape, x.dtype)
+        seen = jnp.concatenate([own.weight[:1], own.weight]) > 0
+        start = jnp.where(seen, jnp.concatenate([own.value[:1], own.value]), climate)
+        start = jnp.where(inner & fresh, start, x)
 
         def relaxed(q):
-            return pinned._replace(noise=jnp.where(sound, jnp.maximum(q, final) ** 2, SEAM_NOISE))
+            return tied._replace(noise=jnp.where(sound, jnp.maximum(q**2, own.noise), SEAM_NOISE))
 
         def step(x, q):
             return tangent_step(lattice, flow, x, theta, relaxed(jnp.where(fresh, q, 0.0)), coarse=coarse).move
 
         schedule = jnp.asarray([*search.anneal, *[0.0] * search.polish], x.dtype)
-        found = project(step, start, schedule, radius=2 * jnp.max(jnp.sqrt(prior_var)))
+        found = project(step, start, schedule, radius=2 * jnp.max(jnp.sqrt(own.prior_var)))
         cost = jnp.sum(jnp.where(sound, site_cost(lattice, flow, found, theta, relaxed(0.0)), 0.0))
         return jnp.where(inner, found, x), jnp.where(jnp.isfinite(cost), cost, jnp.inf)
 

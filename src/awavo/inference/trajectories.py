@@ -8,7 +8,8 @@ is projected on by `projection.project`; the step comes from here. Its linear sy
 exactly on a short ring, else on overlapping patches of which each decides its core, with the rest held where it is.
 
 Parameters enter through the multipliers :math:`\lambda` of the steps. With the derivatives
-:math:`B_k = \partial M_\theta(x_k)/\partial\theta` as further right-hand sides, X responds by S and the multipliers by :math:`\lambda'`, so that
+:math:`B_k = \partial M_\theta(x_k)/\partial\theta` as further right-hand sides, X responds by S and the
+multipliers by :math:`\lambda'`, so that
 
 .. math::  A = -\sum_k B_k^\top \lambda'_{k+1}, \qquad \delta\theta = A^{-1} \sum_k B_k^\top \lambda_{k+1}, \qquad
            \delta X = \delta X_0 + S\, \delta\theta,
