@@ -23,6 +23,7 @@ COMMANDS = {
     "train": ("Train", "Train an algorithm on a task. The same command again goes on where the run stopped."),
     "evaluate": ("Evaluate", "Evaluate a run on fresh episodes, greedy and stochastic."),
     "certify": ("Certify", "Certify a run's policies and its method, check stored certificates, or prove an operator."),
+    "infer": ("Infer", "Infer the states of a system from part of them: lorenz96, from 50 sites to a million."),
     "compare": ("Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
     "report": ("Report", "Write one self-contained HTML page about one or several runs."),
     "export": (

@@ -218,7 +218,12 @@ def compare(args: Any) -> int:
 def report(args: Any) -> int:
     """`awavo report`."""
     from awavo.results.report import write_report
+    from awavo.results.trajectory_page import is_inference, write_inference_report
 
+    if args.run_folders and all(is_inference(Path(folder)) for folder in args.run_folders):
+        page = write_inference_report(args.run_folders, args.out or args.run_folders[0] / "report.html")
+        _emit({"written": [str(page)], "bytes": page.stat().st_size}) if args.json else print(page)
+        return 0
     runs = _load_runs(args.run_folders)
     out = args.out or args.run_folders[0] / "report.html"
     write_report(runs, out)

@@ -19,6 +19,7 @@ __all__ = [
     "Doctor",
     "Evaluate",
     "Export",
+    "Infer",
     "ListAll",
     "Render",
     "Report",
@@ -137,6 +138,35 @@ class Certify:
         from awavo import commands
 
         return commands.certify(self)
+
+
+@dataclass
+class Infer:
+    """Infer the states of a system from part of them: lorenz96, from 50 sites to a million."""
+
+    system: Annotated[Positional[str], arg(metavar="SYSTEM", help="lorenz96")]
+    states: Annotated[int, arg(help="sites of the ring of a twin experiment")] = 50
+    regime: Annotated[str, arg(help="G (noise 1, every 0.125) or D (variance 0.1, every 0.1)")] = "G"
+    unobserved: Annotated[str, arg(help="share of the sites that is never observed")] = "1/3"
+    forcing: Annotated[str, arg(help="known (8) or infer")] = "known"
+    guess: Annotated[float, arg(help="where the inference of the forcing starts")] = 7.0
+    seed: Annotated[int, arg(help="seed of the twin experiment and of the search")] = 0
+    data: Annotated[Path | None, arg(help="own observations instead: .npz (observed, truth) or .parquet")] = None
+    noise: Annotated[float | None, arg(help="deviation of the observations' noise (default: the regime's)")] = None
+    out: Annotated[Path | None, arg(help="folder (default runs/lorenz96-STATES-seedSEED)")] = None
+    draws: Annotated[int, arg(help="members of the posterior ensemble")] = 16
+    rounds: Annotated[int, arg(help="rounds of the search for modes at most")] = 8
+    dtype: Annotated[str, arg(help="float32 or float64")] = "float32"
+    memory_mb: Annotated[float, arg(help="memory for the patches solved at once")] = 4096.0
+    device: OmitArgPrefixes[Device] = field(default_factory=Device)
+    json: Json = False
+
+    def run(self) -> int:
+        """Write the posterior, the summary and the page."""
+        self.device.apply()
+        from awavo.infer_command import infer
+
+        return infer(self)
 
 
 @dataclass
