@@ -13,7 +13,7 @@ from typing import Any
 from awavo.config import TrainConfig, parse_value
 from awavo.errors import ConfigError, InputError
 
-__all__ = ["certify", "check_env", "compare", "demo", "doctor", "evaluate", "list_all", "report", "train"]
+__all__ = ["certify", "check_env", "compare", "demo", "doctor", "evaluate", "list_all", "read_pairs", "report", "train"]
 
 
 def _emit(values: dict[str, Any]) -> None:
@@ -22,7 +22,7 @@ def _emit(values: dict[str, Any]) -> None:
     print(json.dumps(to_plain(values), allow_nan=False))
 
 
-def _pairs(pairs: Sequence[Any], flag: str) -> dict[str, Any]:
+def read_pairs(pairs: Sequence[Any], flag: str) -> dict[str, Any]:
     """Read repeated NAME=VALUE options; tyro hands over one tuple per use of the flag."""
     values = {}
     for pair in (p for item in pairs for p in ((item,) if isinstance(item, str) else item)):
@@ -57,8 +57,8 @@ def train(args: Any) -> int:
             seeds=args.seeds,
             seed=args.seed,
             preset=args.preset,
-            task_options=_pairs(args.task_option, "--task-option"),
-            algo_options=_pairs(args.option, "--option"),
+            task_options=read_pairs(args.task_option, "--task-option"),
+            algo_options=read_pairs(args.option, "--option"),
             cost_limits=args.limits or None,
             cost_sum_limit=args.sum_limit,
             cost_fn=args.cost_fn,
@@ -218,7 +218,12 @@ def compare(args: Any) -> int:
 def report(args: Any) -> int:
     """`awavo report`."""
     from awavo.results.report import write_report
+    from awavo.results.trajectory_page import is_inference, write_inference_report
 
+    if args.run_folders and all(is_inference(Path(folder)) for folder in args.run_folders):
+        page = write_inference_report(args.run_folders, args.out or args.run_folders[0] / "report.html")
+        _emit({"written": [str(page)], "bytes": page.stat().st_size}) if args.json else print(page)
+        return 0
     runs = _load_runs(args.run_folders)
     out = args.out or args.run_folders[0] / "report.html"
     write_report(runs, out)
@@ -236,11 +241,19 @@ def report(args: Any) -> int:
 
 def list_all(args: Any) -> int:
     """`awavo list`."""
-    from awavo.registry import ALGORITHMS, TASKS, make_task
+    from awavo.errors import MissingExtraError
+    from awavo.registry import ALGORITHMS, GPU_TASKS, HOST_TASKS, TASKS, make_host_task, make_task
 
     tasks = []
-    for name, item in TASKS.items():
-        spec = make_task(name).spec
+    for name, item in (TASKS | HOST_TASKS).items():
+        if name in GPU_TASKS:  # slow to build where there is no GPU
+            tasks.append({"name": name, "summary": item.summary, "source": item.source, "horizon": None, "limits": {}})
+            continue
+        try:
+            spec = make_task(name).spec if name in TASKS else make_host_task(name, num_envs=1).spec
+        except MissingExtraError as error:
+            tasks.append({"name": name, "summary": str(error), "source": item.source, "horizon": None, "limits": {}})
+            continue
         limits = dict(zip(spec.cost_names, spec.cost_limits, strict=True))
         tasks.append(
             {"name": name, "summary": item.summary, "source": item.source, "horizon": spec.horizon, "limits": limits}
@@ -258,7 +271,7 @@ def list_all(args: Any) -> int:
             t["name"],
             t["summary"],
             ", ".join(f"{k} <= {v:g}" for k, v in t["limits"].items()),
-            str(t["horizon"]),
+            str(t["horizon"] or ""),
             t["source"],
         )
     Console().print(table)
@@ -274,7 +287,7 @@ def check_env(args: Any) -> int:
     from awavo.experiment import import_function
     from awavo.tasks.check_env import check_env as check
 
-    options = _pairs(args.task_option, "--task-option")
+    options = read_pairs(args.task_option, "--task-option")
     findings = check(args.env, cost_fn=import_function(args.cost_fn), steps=args.steps, env_options=options)
     failed = any(f.level == "error" for f in findings)
     if args.json:

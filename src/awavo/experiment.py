@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from awavo.config import TrainConfig, check_config, config_from_mapping
 from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
-from awavo.registry import ALGORITHMS, TASKS, import_named, make_task, resolve
+from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, import_named, make_host_task, make_task, resolve
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = [
@@ -43,7 +43,10 @@ def load_preset(algo: str, preset: str, task: str) -> dict[str, Any]:
     presets = json.loads(file.read_text()) if file.is_file() else {"default": {"*": {}}}
     if preset not in presets:
         raise UnknownNameError(f"algorithm '{algo}' has no preset '{preset}'.{did_you_mean(preset, presets)}")
-    return {**presets[preset].get("*", {}), **presets[preset].get(task if task in TASKS else "gymnasium", {})}
+    return {
+        **presets[preset].get("*", {}),
+        **presets[preset].get(task if task in TASKS or task in HOST_TASKS else "gymnasium", {}),
+    }
 
 
 def resolve_config(config: TrainConfig) -> TrainConfig:
@@ -127,6 +130,11 @@ def functional_env(config: TrainConfig) -> Env:
 def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any] | None) -> Callable[[], Any]:
     if config.cost_sum_limit is not None:
         raise ConfigError("a limit on the sum of costs is for built-in tasks: sum them in the cost function instead.")
+    if config.task in HOST_TASKS:
+        if cost_fn is not None:
+            raise ConfigError(f"task '{config.task}' brings its own costs: cost_fn is for Gymnasium environments.")
+        limits = {} if config.cost_limits is None else {"cost_limits": config.cost_limits}
+        return lambda: make_host_task(config.task, num_envs=num_envs, **limits, **config.task_options)
     common: dict[str, Any] = dict(num_envs=num_envs, cost_fn=cost_fn, cost_limits=config.cost_limits)
     options = dict(config.task_options)
     horizon = options.pop("horizon", None)
@@ -151,7 +159,7 @@ def _check_gymnasium_id(name: str) -> None:
 
     if name in gym.registry or ":" in name:
         return
-    known = [*TASKS, *gym.registry] if any(c in name for c in "-/") else list(TASKS)
+    known = [*TASKS, *HOST_TASKS, *(gym.registry if any(c in name for c in "-/") else ())]
     raise UnknownNameError(f"no task or Gymnasium id is named '{name}'.{did_you_mean(name, known)}")
 
 

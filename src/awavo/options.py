@@ -11,7 +11,20 @@ from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from awavo.errors import AwavoError
 
-__all__ = ["Certify", "CheckEnv", "Compare", "Demo", "Doctor", "Evaluate", "ListAll", "Report", "Train"]
+__all__ = [
+    "Certify",
+    "CheckEnv",
+    "Compare",
+    "Demo",
+    "Doctor",
+    "Evaluate",
+    "Export",
+    "Infer",
+    "ListAll",
+    "Render",
+    "Report",
+    "Train",
+]
 
 JSON_HELP = "print one JSON line instead of text"
 Json = Annotated[bool, arg(help=JSON_HELP)]
@@ -128,6 +141,35 @@ class Certify:
 
 
 @dataclass
+class Infer:
+    """Infer the states of a system from part of them: lorenz96, from 50 sites to a million."""
+
+    system: Annotated[Positional[str], arg(metavar="SYSTEM", help="lorenz96")]
+    states: Annotated[int, arg(help="sites of the ring of a twin experiment")] = 50
+    regime: Annotated[str, arg(help="G (noise 1, every 0.125) or D (variance 0.1, every 0.1)")] = "G"
+    unobserved: Annotated[str, arg(help="share of the sites that is never observed")] = "1/3"
+    forcing: Annotated[str, arg(help="known (8) or infer")] = "known"
+    guess: Annotated[float, arg(help="where the inference of the forcing starts")] = 7.0
+    seed: Annotated[int, arg(help="seed of the twin experiment and of the search")] = 0
+    data: Annotated[Path | None, arg(help="own observations instead: .npz (observed, truth) or .parquet")] = None
+    noise: Annotated[float | None, arg(help="deviation of the observations' noise (default: the regime's)")] = None
+    out: Annotated[Path | None, arg(help="folder (default runs/lorenz96-STATES-seedSEED)")] = None
+    draws: Annotated[int, arg(help="members of the posterior ensemble")] = 16
+    rounds: Annotated[int, arg(help="rounds of the search for modes at most")] = 8
+    dtype: Annotated[str, arg(help="float32 or float64")] = "float32"
+    memory_mb: Annotated[float, arg(help="memory for the patches solved at once")] = 4096.0
+    device: OmitArgPrefixes[Device] = field(default_factory=Device)
+    json: Json = False
+
+    def run(self) -> int:
+        """Write the posterior, the summary and the page."""
+        self.device.apply()
+        from awavo.infer_command import infer
+
+        return infer(self)
+
+
+@dataclass
 class Compare:
     """Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."""
 
@@ -157,6 +199,47 @@ class Report:
         from awavo import commands
 
         return commands.report(self)
+
+
+@dataclass
+class Export:
+    """Write a run's policy as files that need no training code."""
+
+    run_folder: Annotated[Positional[Path], arg(metavar="RUN", help="run folder")]
+    out: Annotated[Path | None, arg(help="new folder (default: RUN/export)")] = None
+    seed: Annotated[int | None, arg(help="seed whose policy to write (default: the first)")] = None
+    onnx: Annotated[bool, arg(help="write the actor as ONNX too (extra 'onnx')")] = True
+    trust: Trust = False
+    json: Json = False
+
+    def run(self) -> int:
+        """Write the files and their manifest."""
+        Device(device="cpu").apply()
+        from awavo.exporting import export_command
+
+        return export_command(self)
+
+
+@dataclass
+class Render:
+    """Fly or walk one episode and write its path, a picture and a video."""
+
+    target: Annotated[Positional[str], arg(metavar="RUN|TASK", help="run folder, or drone, quadrotor, walker")]
+    out: Annotated[Path | None, arg(help="folder (default: the run's, or renders/TASK)")] = None
+    policy: Annotated[str, arg(help="of a TASK: random, or for the quadrotor track or awavo")] = "random"
+    seed: Annotated[int, arg(help="seed of the episode")] = 0
+    steps: Annotated[int | None, arg(help="steps to play (default: to the end of the episode)")] = None
+    video: Annotated[str, arg(help="gif, mp4 (needs ffmpeg) or none")] = "gif"
+    task_option: Annotated[Pairs, arg(help="option of the task; repeatable")] = ()
+    trust: Trust = False
+    json: Json = False
+
+    def run(self) -> int:
+        """Write flight.json, picture.png and the video."""
+        Device(device="cpu").apply()
+        from awavo.rendering import render_command
+
+        return render_command(self)
 
 
 @dataclass

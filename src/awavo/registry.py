@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
-__all__ = ["ALGORITHMS", "TASKS", "Entry", "import_named", "make_task", "resolve"]
+__all__ = [
+    "ALGORITHMS",
+    "GPU_TASKS",
+    "HOST_TASKS",
+    "TASKS",
+    "Entry",
+    "import_named",
+    "make_host_task",
+    "make_task",
+    "resolve",
+]
 
 
 class Entry(NamedTuple):
@@ -29,7 +39,28 @@ TASKS = {
     "navigation": Entry("awavo.tasks.navigation:navigation", "point mass to a goal behind a disc", "this package"),
     "garnet": Entry("awavo.tasks.tabular:garnet", "random finite CMDP", "Archibald et al. 1995"),
     "hazard-grid": Entry("awavo.tasks.tabular:hazard_grid", "grid world with hazards and costly moves", "this package"),
+    "drone": Entry(
+        "awavo.tasks.goal.drone:drone", "fly to goals in space, round 8 hazards", "GUARD (Zhao et al. 2023)"
+    ),
+    "quadrotor": Entry(
+        "awavo.tasks.quadrotor.flight:quadrotor", "track a reference in wind and among obstacles", "AWaVO 2024"
+    ),
 }
+
+# Built by a factory that takes `num_envs` and returns a host environment: the simulator is not in JAX.
+HOST_TASKS = {
+    "walker": Entry(
+        "awavo.tasks.goal.walker:walker", "walk to goals round 8 hazards, on C MuJoCo", "GUARD (Zhao et al. 2023)"
+    ),
+}
+
+# Functional tasks that need an extra, and make sense on a GPU only.
+GPU_TASKS = {
+    "walker-mjx": Entry(
+        "awavo.tasks.goal.walker_mjx:walker_mjx", "the walker through MJX, for GPUs", "GUARD (Zhao et al. 2023)"
+    ),
+}
+TASKS |= GPU_TASKS
 
 ALGORITHMS = {
     "awavo": Entry(
@@ -104,7 +135,10 @@ def import_named(path: str, setting: str) -> Any:
 
 def make_task(name: str, **options: Any) -> Any:
     """Build the functional environment `name`; unknown options get a suggestion."""
-    factory = resolve(name, TASKS, "task")
+    return _build(name, resolve(name, TASKS, "task"), options)
+
+
+def _build(name: str, factory: Callable[..., Any], options: dict[str, Any]) -> Any:
     accepted = task_options(factory)
     for option in options:
         if option not in accepted:
@@ -115,6 +149,11 @@ def make_task(name: str, **options: Any) -> Any:
         if isinstance(error, InputError):
             raise
         raise InputError(f"task '{name}' cannot be built with {options}: {error}.") from error
+
+
+def make_host_task(name: str, **options: Any) -> Any:
+    """Build the host environment `name`; unknown options get a suggestion."""
+    return _build(name, resolve(name, HOST_TASKS, "host task"), options)
 
 
 def task_options(factory: Callable[..., Any]) -> list[str]:

@@ -116,19 +116,24 @@ def _descend(
 
 def move_particles(
     particles: Float[Array, "P D"],
-    candidates: Float[Array, "K D"],
+    candidates: Float[Array, "K N"],
     weights: Float[Array, " K"],
     slices: Float[Array, "L c"],
     *,
     defining: Defining,
     order: float = 2,
     num_steps: int = 3,
+    forward: Callable[[Float[Array, "P D"]], Float[Array, "P N"]] = lambda x: x,
 ) -> tuple[Float[Array, "P D"], Float[Array, ""]]:
-    """Descend A-GSWD from the particles to the weighted candidates; return them and the distance left (to the p)."""
+    """Descend A-GSWD from the particles to the weighted candidates; return them and the distance left (to the p).
+
+    Particles seen through a model are compared as `forward(x)`; where that lies on a manifold of fewer dimensions than
+    the candidates' space, use its tangent slices (`projection`), as others overstate the spread.
+    """
     candidates, weights = jax.lax.stop_gradient((candidates, weights))
 
     def distance(x):
-        return adaptive_gswd(x, candidates, slices, y_weights=weights, defining=defining, order=order)
+        return adaptive_gswd(forward(x), candidates, slices, y_weights=weights, defining=defining, order=order)
 
     return _descend(jax.value_and_grad(distance), lambda x: x, particles, num_steps, power=order, convex=False)
 

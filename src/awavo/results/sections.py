@@ -11,6 +11,7 @@ from awavo.results.charts import line_chart, look
 from awavo.results.compare import Comparison, Group, Row
 from awavo.results.curves import diagnostic_names, learning_curve, training_curve
 from awavo.results.final import final_section, seeds_section
+from awavo.results.flight_path import flight_section
 from awavo.results.outcome import device_text
 from awavo.results.page import Section, SectionFn, problem_title, render
 
@@ -96,6 +97,7 @@ DEFAULT_SECTIONS: tuple[SectionFn, ...] = (
     final_section,
     seeds_section,
     certificates_section,
+    flight_section,
     diagnostics_section,
     configuration_section,
     reproduce_section,

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from awavo.errors import InputError
 from awavo.types import Env, EnvSpec, Timestep
 
-__all__ = ["Clocked", "Transition", "auto_reset", "check_choice", "check_limits", "sum_costs"]
+__all__ = ["Clocked", "Transition", "auto_reset", "check_choice", "check_limits", "lazily", "sum_costs"]
 
 
 class Transition(NamedTuple):
@@ -37,10 +37,13 @@ def auto_reset(
     params: Any,
     reset_fn: Callable[[Array, Any], tuple[Any, Array]],
     step_fn: Callable[[Array, Any, Array, Any], tuple[Any, Transition]],
+    *,
+    lazy: bool = False,
 ) -> Env:
     """Wrap bare dynamics with the time limit `spec.horizon` and same-step auto-reset.
 
-    Truncation is reported only where the episode did not terminate by itself.
+    Truncation is reported only where the episode did not terminate by itself. `lazy` is for resets that cost more than
+    a step: they are computed only when an environment of the batch needs one.
     """
 
     def reset(key, params):
@@ -53,13 +56,31 @@ def auto_reset(
         time = state.time + 1
         terminated = out.terminated
         truncated = (time >= spec.horizon) & ~terminated
-        fresh, fresh_obs = reset(reset_key, params)
         done = terminated | truncated
+        if lazy:
+            state, obs = lazily(reset_key, done, lambda k: reset(k, params), (Clocked(inner, time), out.obs))
+            return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)
+        fresh, fresh_obs = reset(reset_key, params)
         state = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, Clocked(inner, time))
         obs = jnp.where(done, fresh_obs, out.obs)
         return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)
 
     return Env(spec, params, reset, step)
+
+
+def lazily(key: Array, needed: Array, make: Callable[[Array], Any], otherwise: Any) -> Any:
+    """Return `make(key)` where needed, at no cost to a batch in which nobody needs it.
+
+    A batch turns `cond` into both branches, but a loop ends when nobody goes on. The key depends on the loop's counter:
+    what does not change in a loop is computed before it, needed or not.
+    """
+    start = (needed, jnp.zeros((), jnp.int32), otherwise)
+
+    def body(carry):
+        _, count, _ = carry
+        return jnp.zeros((), bool), count + 1, make(jax.random.fold_in(key, count))
+
+    return jax.lax.while_loop(lambda carry: carry[0], body, start)[2]
 
 
 def sum_costs(env: Env, limit: float) -> Env:

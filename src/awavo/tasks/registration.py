@@ -14,6 +14,8 @@ GYMNASIUM_IDS = {
     "awavo/Navigation-v0": ("navigation", 100),
     "awavo/Garnet-v0": ("garnet", 50),
     "awavo/HazardGrid-v0": ("hazard-grid", 50),
+    "awavo/Drone-v0": ("drone", 1000),
+    "awavo/Quadrotor-v0": ("quadrotor", 500),
 }
 
 

@@ -1,0 +1,82 @@
+"""Error, time and memory against the number of states, with the search for modes on, on one device.
+
+    PYTHONPATH=src python benchmarks/lorenz/scaling.py --sizes 1000 10000 100000 1000000 [--seeds 100]
+
+Needs jax, numpy, equinox, optax (and jaxtyping). Times are without compilation; peak memory is the device's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import numpy as np
+
+from awavo.inference.assimilation import Belief, assimilate, first_stand
+from awavo.inference.engine import Settings, System, compile_engine, make_data, make_engine
+from awavo.inference.modes import Search
+from awavo.results.trajectory_scores import score
+from awavo.tasks.lorenz96 import lorenz96_settings, lorenz96_system, twin_experiment
+
+
+def measure(states: int, seed: int, rounds: int, memory_mb: float) -> dict:
+    """One size, one seed."""
+    twin = twin_experiment(states, seed=seed)
+    search = Search(rounds=rounds, slots=lorenz96_settings(states, jax.default_backend()))
+    settings = Settings(search=search, memory_mb=memory_mb, num_draws=2)
+    system = System(**lorenz96_system(states))
+    data = make_data(system, twin.observed, 1.0, settings)
+    began = time.perf_counter()
+    engine, compile_s = compile_engine(make_engine(system, 32, settings), data, system.theta)
+    prepare_s, began, stages = time.perf_counter() - began, time.perf_counter(), []
+    item = None
+    for item, text in assimilate(engine, data, first_stand(data, system.theta)):  # noqa: B007
+        stages.append((round(time.perf_counter() - began, 3), text))
+        print(states, *stages[-1], flush=True)
+    assert isinstance(item, Belief)
+    stats = jax.devices()[0].memory_stats() or {}
+    return {
+        "states": states, "seed": seed, "solve_s": time.perf_counter() - began, "compile_s": compile_s,
+        "tables_s": prepare_s - compile_s, "peak_gb": stats.get("peak_bytes_in_use", 0) / 1e9,
+        **score(item.mean, item.std, twin.truth, ~twin.seen, item.draws), "stages": stages,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[100])
+    parser.add_argument("--rounds", type=int, default=Search().rounds)
+    parser.add_argument("--memory-mb", type=float, default=8192.0)
+    parser.add_argument("--out", type=Path, default=None, help="JSON file (default: results/scaling_PLATFORM.json)")
+    options = parser.parse_args()
+    rows = [measure(n, s, options.rounds, options.memory_mb) for n in options.sizes for s in options.seeds]
+    device = jax.devices()[0]
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+    content = {
+        "rows": rows, "device": device.device_kind, "machine": platform.machine(), "jax": jax.__version__,
+        "python": platform.python_version(), "commit": commit or os.environ.get("AWAVO_COMMIT"),
+        "command": "benchmarks/lorenz/scaling.py " + " ".join(os.sys.argv[1:]), "load": os.getloadavg(),
+    }  # fmt: skip
+    large = [(np.log(r["states"]), np.log(r["solve_s"])) for r in rows if r["states"] >= 1000]
+    if len({size for size, _ in large}) > 1:
+        content["time_exponent"] = float(np.polyfit(*zip(*large, strict=True), 1)[0])
+    out = options.out or Path(__file__).parent / "results" / f"scaling_{device.platform}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(content, indent=1) + "\n")
+    for r in rows:
+        print({k: v for k, v in r.items() if k != "stages"})
+    print("time exponent", content.get("time_exponent"), "->", out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+r"""AWaVO as a tracking controller: inference over detours from the reference, on the analytic model.
+
+.. code-block:: text
+
+    1  M draws of theta = (force, mass, drag) from p_D(theta), the flight's own posterior
+    2  K detours (knots of an offset to the reference): none, the shifted posterior's with noise, bumps from the prior
+    3  the tracking law follows each detoured reference inside the model of each draw, H steps of 50 ms
+    4  R: -|e| - w |e'| against the TRUE reference; G_1: clearance below a margin; G_2: tilt above a margin
+    5  log p(O | z) = log mean_m exp( (R_m - w_1 G_1m - w_2 G_2m) / lambda ),  w_k ~ p(O | z_k)^(1/T)
+    6  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
+    7  act: the tracking law towards the mean detour of q
+
+Deciding over detours instead of raw commands keeps the dimension at 12, and a plan that is not renewed in time is still
+a feedback law. The model has 13 states (position, velocity, attitude, rates); rates follow their command with a lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from awavo.control.belief import Belief, draw_members
+from awavo.control.tracking import Gains, track
+from awavo.inference.wvi import effective_sample_size, move_particles, tempered_weights
+from awavo.tasks.quadrotor.body import Body, body_drag, rotate, thrust_axis
+from awavo.tasks.quadrotor.forest import Forest, clearance, distances
+from awavo.tasks.quadrotor.params import QuadrotorParams
+from awavo.tasks.quadrotor.references import RefFn, RefState
+from awavo.transport.defining import Linear
+
+__all__ = ["DEFAULT", "FlightDecision", "FlightPlanner", "PlannerConfig", "flight_planner", "start_detours"]
+
+
+class PlannerConfig(NamedTuple):
+    """Sizes, weights and margins of the planner."""
+
+    num_detours: int = 250
+    num_members: int = 4
+    horizon: int = 20
+    dt: float = 0.05
+    num_knots: int = 4
+    num_particles: int = 32
+    memory_share: float = 0.6
+    memory_noise: float = 0.05
+    prior_std: float = 0.25
+    clearance_margin: float = 0.42
+    tilt_margin: float = 0.45
+    clearance_weight: float = 60.0
+    tilt_weight: float = 20.0
+    velocity_weight: float = 0.1
+    temperature: float = 0.3
+    effective_share: float = 0.05
+    num_near: int = 10
+    num_slices: int = 8
+    num_steps: int = 3
+    rate_lag: float = 0.05
+    lead: float = 0.06
+
+
+DEFAULT, GAINS = PlannerConfig(), Gains()
+
+
+class FlightDecision(NamedTuple):
+    """The action now, the posterior, the model's own commands along the mean detour, and how it came about."""
+
+    action: Float[Array, " 4"]
+    detours: Float[Array, "P D"]
+    commands: Float[Array, "H 4"]
+    log_likelihood: Float[Array, " K"]
+    weights: Float[Array, " K"]
+    effective_size: Float[Array, ""]
+    distance: Float[Array, ""]
+    clearance: Float[Array, ""]
+
+
+FlightPlanner = Callable[[Array, Body, Array, Belief, Array, Forest], FlightDecision]
+
+
+def start_detours(config: PlannerConfig) -> Float[Array, "P D"]:
+    """No detour, in every particle."""
+    return jnp.zeros((config.num_particles, 3 * config.num_knots))
+
+
+def _offset(knots: Float[Array, "... k 3"], time: Array | float, span: float) -> tuple[Array, Array]:
+    """Offset and its rate at a time: linear between knots that lie evenly over the span."""
+    last = knots.shape[-2] - 1
+    place = jnp.clip(jnp.asarray(time) / span * last, 0.0, last - 1e-4)
+    index = place.astype(jnp.int32)
+    low, high = (jnp.take(knots, i, axis=-2) for i in (index, index + 1))
+    return low + (place - index) * (high - low), (high - low) * (last / span)
+
+
+def _turn(q: Float[Array, 4 * n], rates: Float[Array, 3 * n], dt: float) -> Float[Array, 4 * n]:
+    w, x, y, z = q
+    p, r, s = rates
+    drift = jnp.stack([-x * p - y * r - z * s, w * p + y * s - z * r, w * r - x * s + z * p, w * s + x * r - y * p])
+    q = q + 0.5 * dt * drift
+    return q / jnp.sqrt(jnp.sum(q**2, 0))
+
+
+def flight_planner(
+    params: QuadrotorParams, reference: RefFn, config: PlannerConfig = DEFAULT, gains: Gains = GAINS
+) -> FlightPlanner:
+    """Build `decide(key, body, time, belief, detours, forest) -> FlightDecision`; `params` are the nominal ones."""
+    num, members, span = config.num_detours, config.num_members, config.horizon * config.dt
+    memory = round(config.memory_share * num)
+    bumps = jnp.sin(jnp.linspace(0.15, 1.0, config.num_knots) * jnp.pi * 0.75)[:, None]
+
+    def propose(key, detours):
+        """No detour, the mean, particles with noise, and bumps in random directions."""
+        noise_key, bump_key, mean_key = jax.random.split(key, 3)
+        rows = detours[jnp.arange(memory) % config.num_particles]
+        near = rows + config.memory_noise * jax.random.normal(noise_key, rows.shape)
+        count = num - memory - 2
+        size = config.prior_std * jax.random.normal(bump_key, (count, 1, 3)) * jnp.array([1.0, 1.0, 0.4])
+        centre = detours.mean(0).reshape(config.num_knots, 3) * jax.random.bernoulli(mean_key, 0.5, (count, 1, 1))
+        fresh = (centre + size * bumps).reshape(count, -1)
+        return jnp.concatenate([detours.mean(0)[None], jnp.zeros((1, detours.shape[1])), near, fresh])
+
+    def wanted_at(time, knots):
+        offset, rate = _offset(knots, time[1], span)
+        lead = reference(time[0] + time[1] + config.lead, params)
+        here = reference(time[0] + time[1], params)
+        wide = (3, *[1] * (offset.ndim - 1))
+        offset, rate = jnp.moveaxis(offset, -1, 0), jnp.moveaxis(rate, -1, 0)
+        wanted = RefState(
+            here.position.reshape(wide) + offset, here.velocity.reshape(wide) + rate, lead.acceleration.reshape(wide)
+        )
+        return wanted, here
+
+    def push_of(theta, drag):
+        """Acceleration by external force and drag, and the mass ratio, for parameters [5, ...]."""
+        lightness = 1 / (1 + theta[3])
+        return (theta[:3] + drag * (1 + theta[4])) * (lightness / params.mass), lightness
+
+    def drag_of(velocity, attitude):
+        return rotate(attitude, body_drag(attitude, velocity, 1.0, params))
+
+    def imagine(body, time, theta, believed, candidates, forest):
+        """Rewards and costs [3, M, K] of following each detour under each draw, commands and least clearance."""
+        knots = candidates.reshape(num, config.num_knots, 3)[None]
+        wide = (members, num)
+
+        def spread(x):
+            return jnp.broadcast_to(x.reshape(-1, 1, 1), (x.shape[0], *wide))
+
+        theta, believed = theta[:, :, None], believed[:, None, None]
+        lag = 1 - jnp.exp(-config.dt / config.rate_lag)
+
+        def step(carry, k):
+            p, v, q, w, total, least = carry
+            wanted, true = wanted_at((time, k * config.dt), knots)
+            drag = drag_of(v, q)
+            undo, _ = push_of(believed, drag)
+            command = track(p, v, q, wanted, undo, params.gravity, gains)
+            w = w + lag * (command[1:] - w)
+            q = _turn(q, w, config.dt)
+            push, lightness = push_of(theta, drag)
+            a = command[0] * lightness * thrust_axis(q) + push
+            a = a - params.gravity * jnp.array([0.0, 0.0, 1.0]).reshape(3, 1, 1)
+            p = p + config.dt * v + 0.5 * config.dt**2 * a
+            v = v + config.dt * a
+            true = reference(time + (k + 1) * config.dt, params)
+            gap = clearance(forest, p, params)
+            error = jnp.sqrt(jnp.sum((true.position.reshape(3, 1, 1) - p) ** 2, 0))
+            drift = jnp.sqrt(jnp.sum((true.velocity.reshape(3, 1, 1) - v) ** 2, 0))
+            near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
+            near = near + 20.0 * (gap < params.collision_radius)
+            tilt = jnp.maximum(jnp.cos(config.tilt_margin) - thrust_axis(q)[2], 0.0)
+            signals = jnp.stack([-error - config.velocity_weight * drift, near, tilt])
+            return (p, v, q, w, total + config.dt * signals, jnp.minimum(least, gap)), command[:, 0, 0]
+
+        start = (
+            *(spread(x) for x in (body.position, body.velocity, body.attitude, body.rates)),
+            jnp.zeros((3, *wide)),
+            jnp.full(wide, 1e3),
+        )
+        (_, _, _, _, total, least), commands = jax.lax.scan(step, start, jnp.arange(config.horizon))
+        return total, commands, least
+
+    def near_path(forest, time):
+        """The cylinders nearest to the reference of the horizon: no candidate comes close to any other."""
+        path = reference(time + config.dt * jnp.arange(config.horizon + 1), params).position
+        gaps = jnp.min(distances(forest, path), 1)
+        chosen = jax.lax.top_k(-gaps, min(config.num_near, gaps.shape[0]))[1]
+        return Forest(*(column[chosen] for column in forest))
+
+    def decide(key, body, time, belief, detours, forest):
+        forest = near_path(forest, time)
+        member_key, propose_key, slice_key = jax.random.split(key, 3)
+        shifted = jax.vmap(lambda d: _shift(d.reshape(config.num_knots, 3)).ravel())(detours)
+        theta = draw_members(member_key, belief, members)
+        candidates = propose(propose_key, shifted)
+        total, commands, least = imagine(body, time, theta, belief.mean, candidates, forest)
+        value = total[0] - config.clearance_weight * total[1] - config.tilt_weight * total[2]
+        log_likelihood = jax.nn.logsumexp(value / config.temperature, 0) - jnp.log(members)
+        weights, _ = tempered_weights(log_likelihood, config.effective_share * num)
+        slices = jax.random.normal(slice_key, (config.num_slices, detours.shape[1]))
+        moved, left = move_particles(
+            shifted, candidates, weights, slices, defining=Linear(), num_steps=config.num_steps
+        )
+        mean = moved.mean(0).reshape(config.num_knots, 3)
+        wanted, _ = wanted_at((time, jnp.zeros(())), mean)
+        push, _ = push_of(belief.mean, drag_of(body.velocity, body.attitude))
+        action = track(body.position, body.velocity, body.attitude, wanted, push, params.gravity, gains)
+        return FlightDecision(
+            action, moved, commands, log_likelihood, weights, effective_sample_size(weights), left, least[:, 0].min()
+        )
+
+    step_s = 0.02
+
+    def _shift(knots):
+        times = jnp.linspace(0.0, span, config.num_knots) + step_s
+        return jax.vmap(lambda t: _offset(knots, jnp.minimum(t, span), span)[0])(times)
+
+    return decide

@@ -1,0 +1,151 @@
+"""Writing a policy as files that need no training code: StableHLO, ONNX, and a manifest that binds them.
+
+The manifest states what goes in and out, the limits the policy was trained for, and a SHA-256 of every file. Loading
+checks the sums first, and never runs code from a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from awavo.deploy.onnx_actor import actor_onnx, find_actor, run_onnx
+from awavo.errors import InputError
+from awavo.types import Algorithm, Box, EnvSpec
+
+__all__ = ["Exported", "export_policy", "load_export", "spec_contract", "write_files"]
+
+FORMAT = 1
+PROBES = 256
+
+
+class Exported(NamedTuple):
+    """A loaded export: its manifest and the programs by name, each a function of arrays."""
+
+    manifest: dict[str, Any]
+    programs: dict[str, Any]
+
+
+def spec_contract(spec: EnvSpec) -> dict[str, Any]:
+    """The observation, action and limit contract of a task."""
+    space = spec.action_space
+    action = (
+        {"kind": "box", "dtype": "float32", "low": list(space.low), "high": list(space.high)}
+        if isinstance(space, Box)
+        else {"kind": "discrete", "dtype": "int64", "num": space.num}
+    )
+    return {
+        "task": spec.name,
+        "observation": {"dim": spec.obs_dim, "dtype": "float32", "normalised_inside": True},
+        "action": action,
+        "horizon": spec.horizon,
+        "cost_names": list(spec.cost_names),
+        "cost_limits": list(spec.cost_limits),
+    }
+
+
+def _serialise(function: Any, *shapes: Any) -> bytes:
+    return bytes(jax.export.export(jax.jit(function), platforms=("cpu", "cuda"))(*shapes).serialize())
+
+
+def export_policy(
+    spec: EnvSpec, algorithm: Algorithm, state: Any, probes: Float[np.ndarray, "n d"], *, onnx: bool = True
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the files of one seed's policy and the manifest's part on them.
+
+    `actor.stablehlo` maps obs [1, d] to the greedy action; `planner.stablehlo`, where the algorithm plans, maps (key
+    data [2] uint32, obs, memory...) to (action, memory...). `actor.onnx` is compared with jax on the probes.
+    """
+    parts = find_actor(state)
+    files: dict[str, bytes] = {}
+    notes: dict[str, Any] = {}
+    shape = jax.ShapeDtypeStruct((1, spec.obs_dim), jnp.float32)
+    act = jax.jit(lambda obs: algorithm.act(jax.random.key(0), state, obs, True)[0])
+    if parts is not None or algorithm.plan is None:
+        files["actor.stablehlo"] = _serialise(act, shape)
+        notes["actor.stablehlo"] = {"inputs": ["obs [1, d] float32"], "outputs": ["action"]}
+    if parts is not None and onnx:
+        model = actor_onnx(parts)
+        wanted, found = np.asarray(act(jnp.asarray(probes, jnp.float32))), run_onnx(model, probes)
+        gap = float(np.abs(wanted - found).max())
+        if gap > (1e-4 if isinstance(spec.action_space, Box) else 0):
+            raise InputError(f"the ONNX actor differs from the trained one by {gap:.3g}: nothing was written.")
+        files["actor.onnx"] = model
+        notes["actor.onnx"] = {
+            "inputs": ["obs [B, d] float32"],
+            "outputs": ["action"],
+            "largest_difference": gap,
+            "probes": len(probes),
+        }
+    if algorithm.plan is not None:
+        memory = algorithm.begin(1)
+        leaves, tree = jax.tree.flatten(memory)
+
+        def plan(key_data, obs, *leaves):
+            key = jax.random.wrap_key_data(key_data)
+            action, _, after = algorithm.decide(key, state, obs, jax.tree.unflatten(tree, leaves), True)
+            return action, *jax.tree.leaves(after)
+
+        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+        files["planner.stablehlo"] = _serialise(plan, jax.ShapeDtypeStruct((2,), jnp.uint32), shape, *shapes)
+        notes["planner.stablehlo"] = {
+            "inputs": ["key data [2] uint32", "obs [1, d] float32", *(f"memory {list(s.shape)}" for s in shapes)],
+            "outputs": ["action", *(f"memory {list(s.shape)}" for s in shapes)],
+            "memory_at_start": [np.asarray(x).tolist() for x in leaves] if sum(x.size for x in leaves) < 4096 else None,
+        }
+    return files, notes
+
+
+def write_files(
+    out: str | os.PathLike[str], files: dict[str, bytes], notes: dict[str, Any], about: dict[str, Any]
+) -> Path:
+    """Write the files and then the manifest, each under its final name only when complete."""
+    folder = Path(out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"'{folder}' is not empty: give a new folder with --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = {}
+    for name, content in files.items():
+        _write(folder / name, content)
+        listed[name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), **notes.get(name, {})}
+    manifest = {"format": FORMAT, **about, "files": listed}
+    _write(folder / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
+    return folder / "manifest.json"
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def load_export(path: str | os.PathLike[str]) -> Exported:
+    """Open an export: check every sum, then make its StableHLO programs callable."""
+    folder = Path(path)
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        listed = dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"'{folder}' is not an export ({error}): expected the --out folder of `awavo export`."
+        ) from error
+    if manifest.get("format") != FORMAT:
+        raise InputError(f"'{folder}' has format {manifest.get('format')}, this version reads {FORMAT}.")
+    programs = {}
+    for name, entry in listed.items():
+        if Path(name).name != name:
+            raise InputError(f"'{folder}/manifest.json' names '{name}', which lies outside the folder.")
+        content = (folder / name).read_bytes() if (folder / name).is_file() else b""
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            raise InputError(f"'{folder / name}' is not the file its manifest describes: export the run again.")
+        if name.endswith(".stablehlo"):
+            programs[name.removesuffix(".stablehlo")] = jax.export.deserialize(bytearray(content)).call
+    return Exported(manifest, programs)

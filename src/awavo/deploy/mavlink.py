@@ -1,0 +1,188 @@
+"""Offboard flight over MAVLink: body rates and thrust streamed through MAVSDK (extra `px4`).
+
+The stream has a thread of its own, which sends at a fixed rate whatever the policy does. Where the policy is late it
+holds and shifts the last plan; when the plan is used up, when telemetry stops or the kill switch is pulled, it hands
+the vehicle back (PX4 holds its position) and sends nothing more. MAVSDK repeats the last setpoint at 20 Hz by itself:
+only leaving offboard mode and destroying its plugin ends the stream, so that is what `kill` does.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from awavo.deploy.frames import flip_attitude, flip_vector, normalised_thrust
+from awavo.errors import AwavoError, InputError, MissingExtraError
+
+__all__ = ["LinkConfig", "LinkError", "OffboardLink", "VehicleState"]
+
+
+CATCH_UP_S = 0.1  # ticks missed by less than this are sent late, older ones never
+
+
+class LinkError(AwavoError):
+    """A vehicle that cannot be reached, or refuses a command."""
+
+
+class VehicleState(NamedTuple):
+    """The vehicle in our frames, and the age of what is known of it."""
+
+    position: Float[np.ndarray, " 3"]
+    velocity: Float[np.ndarray, " 3"]
+    attitude: Float[np.ndarray, " 4"]
+    rates: Float[np.ndarray, " 3"]
+    age_s: float
+
+
+class LinkConfig(NamedTuple):
+    """Where the vehicle is, what it weighs, how fast to send, and when to give up."""
+
+    url: str = "udpin://127.0.0.1:14540"
+    mass: float = 1.2
+    thrust_max: float = 12.4
+    rate_hz: float = 100.0
+    connect_s: float = 10.0
+    stale_s: float = 0.5
+    hold_s: float = 0.5
+
+
+DEFAULT = LinkConfig()
+Plan = Sequence[Float[np.ndarray, " 4"]]
+
+
+class OffboardLink:
+    """One vehicle. `submit(plan)` gives the thread its next actions (thrust per mass, body rates), one a tick."""
+
+    def __init__(self, config: LinkConfig = DEFAULT):
+        if not 2 < config.rate_hz <= 500:
+            raise InputError(f"rate_hz={config.rate_hz} must lie in (2, 500]: PX4 leaves offboard mode below 2 Hz.")
+        try:
+            import mavsdk
+            from mavsdk.plugins.action import Action
+            from mavsdk.plugins.offboard import AttitudeRate, Offboard
+            from mavsdk.plugins.telemetry import Telemetry
+        except ImportError as error:
+            raise MissingExtraError("offboard flight needs MAVSDK: pip install 'awavo[px4]'.") from error
+        self.config = config
+        self._mavsdk = mavsdk.Mavsdk(
+            mavsdk.Configuration.create_with_component_type(mavsdk.ComponentType.COMPANION_COMPUTER)
+        )
+        self._mavsdk.add_any_connection(config.url)
+        system = self._mavsdk.first_autopilot(config.connect_s)
+        if system is None:
+            self._mavsdk.destroy()
+            raise LinkError(f"no autopilot answered on {config.url} within {config.connect_s:g} s: is it running?")
+        self._action, self._offboard, self._telemetry = Action(system), Offboard(system), Telemetry(system)
+        self._setpoint = AttitudeRate
+        self._lock = threading.Lock()
+        self._latest: dict[str, tuple[float, Any]] = {}
+        self._telemetry.subscribe_attitude_quaternion(self._keep("attitude"))
+        self._telemetry.subscribe_attitude_angular_velocity_body(self._keep("rates"))
+        self._telemetry.subscribe_position_velocity_ned(self._keep("place"))
+        self._plan: list[np.ndarray] = []
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.ended: str | None = None
+        self.sent, self.held, self.call_s = 0, 0, []
+
+    def _keep(self, name: str) -> Callable[..., None]:
+        def keep(value: Any, *_: Any) -> None:
+            self._latest[name] = (time.monotonic(), value)
+
+        return keep
+
+    def state(self) -> VehicleState | None:
+        """Return the newest state, or None while a part of it has never been heard."""
+        latest = dict(self._latest)
+        if len(latest) < 3:
+            return None
+        q, w, p = (latest[name][1] for name in ("attitude", "rates", "place"))
+        age = time.monotonic() - min(stamp for stamp, _ in latest.values())
+        return VehicleState(
+            flip_vector([p.position.north_m, p.position.east_m, p.position.down_m]),
+            flip_vector([p.velocity.north_m_s, p.velocity.east_m_s, p.velocity.down_m_s]),
+            flip_attitude([q.w, q.x, q.y, q.z]),
+            flip_vector([w.roll_rad_s, w.pitch_rad_s, w.yaw_rad_s]),
+            age,
+        )
+
+    def start(self) -> None:
+        """Stream, then arm and switch to offboard mode, as PX4 demands in this order."""
+        begin = time.monotonic()
+        while self.state() is None:
+            if time.monotonic() - begin > self.config.connect_s:
+                raise LinkError("the vehicle sends no attitude and local position: check its stream rates.")
+            time.sleep(0.01)
+        self._send(np.array([9.81, 0.0, 0.0, 0.0]))
+        time.sleep(0.1)
+        self._action.arm()
+        self._offboard.start()
+        with self._lock:
+            self._plan = [np.array([9.81, 0.0, 0.0, 0.0])] * max(1, round(self.config.hold_s * self.config.rate_hz))
+        self._thread = threading.Thread(target=self._stream, daemon=True)
+        self._thread.start()
+
+    def submit(self, plan: Plan) -> None:
+        """Replace the plan; every action must be finite."""
+        actions = [np.asarray(a, float) for a in plan]
+        if not actions or any(a.shape != (4,) or not np.isfinite(a).all() for a in actions):
+            raise InputError("a plan must hold at least one action of four finite numbers (thrust per mass, rates).")
+        with self._lock:
+            self._plan = actions
+
+    def kill(self, why: str = "killed") -> None:
+        """Stop streaming now and hand the vehicle back. Safe to call from any thread, and twice."""
+        self._end(why)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(2.0)
+
+    def close(self) -> None:
+        """Kill if still flying, and free the connection."""
+        self.kill("closed")
+        self._mavsdk.destroy()
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            if self.ended is not None:
+                return
+            self.ended = why
+        self._stop.set()
+        try:
+            self._offboard.stop()
+        except Exception as error:  # the vehicle may be out of reach: it falls back to hold by itself
+            self.ended = f"{why} ({type(error).__name__}: the vehicle did not answer)"
+        self._offboard.destroy()
+
+    def _send(self, action: Float[np.ndarray, " 4"]) -> None:
+        roll, pitch, yaw = (math.degrees(x) for x in flip_vector(action[1:]))
+        thrust = normalised_thrust(float(action[0]), self.config.mass, self.config.thrust_max)
+        begin = time.perf_counter()
+        self._offboard.set_attitude_rate(self._setpoint(roll, pitch, yaw, thrust))
+        self.call_s.append(time.perf_counter() - begin)
+        self.sent += 1
+
+    def _stream(self) -> None:
+        period, spare = 1.0 / self.config.rate_hz, 0
+        allowed = self.config.hold_s * self.config.rate_hz
+        due = time.monotonic()
+        while not self._stop.is_set():
+            state = self.state()
+            with self._lock:
+                last = len(self._plan) == 1
+                action = self._plan[0] if last else self._plan.pop(0)
+            spare = spare + 1 if last else 0
+            self.held += last
+            if state is None or state.age_s > self.config.stale_s:
+                return self._end("telemetry lost")
+            if spare > allowed:
+                return self._end("the policy stalled")
+            self._send(action)
+            due = max(due + period, time.monotonic() - CATCH_UP_S)
+            self._stop.wait(max(0.0, due - time.monotonic()))
+        return None

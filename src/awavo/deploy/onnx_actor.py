@@ -1,0 +1,97 @@
+"""A trained actor as an ONNX graph: normalisation, perceptron, and the greedy action; needs the extra `onnx`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from awavo.errors import InputError, MissingExtraError
+from awavo.networks.mlp import MLP
+from awavo.types import ActionSpace, Discrete
+
+__all__ = ["ActorParts", "actor_onnx", "find_actor", "run_onnx"]
+
+ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid"}
+OPSET = 17
+
+
+class ActorParts(NamedTuple):
+    """What decides greedily: statistics of observations, a perceptron, an action space."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    net: MLP
+    space: ActionSpace
+
+
+def find_actor(state: Any) -> ActorParts | None:
+    """Take the greedy actor out of an algorithm's state; None for one that decides by planning alone."""
+    state = getattr(state, "orpo", state)
+    if hasattr(state, "learner"):
+        actor, stats = state.learner.average_actor, state.obs_stats
+    elif hasattr(state, "average") and hasattr(state, "estimates"):
+        actor, stats = state.average, state.estimates.obs_stats
+    else:
+        return None
+    variance = np.asarray(stats.deviation) / max(float(stats.total), 1.0)
+    std = np.where(variance > 1e-8, np.sqrt(np.maximum(variance, 1e-8)), 1.0)
+    return ActorParts(np.asarray(stats.mean), std, actor.net, actor.space)
+
+
+def _import(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(f"an ONNX actor needs {name}: pip install 'awavo[onnx]'.") from error
+
+
+def actor_onnx(parts: ActorParts) -> bytes:
+    """Write the graph: input `obs` [B, d] float32, output `action` [B] int64 or [B, k] float32."""
+    onnx = _import("onnx")
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    if parts.net.activation not in ACTIVATIONS:
+        raise InputError(f"activation '{parts.net.activation}' has no ONNX form here: known {', '.join(ACTIVATIONS)}.")
+    nodes, constants = [], []
+
+    def constant(name: str, value: Any) -> str:
+        constants.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
+        return name
+
+    def node(kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"t{len(nodes)}"
+        nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    x = node("Div", node("Sub", "obs", constant("mean", parts.mean)), constant("std", parts.std))
+    x = node("Clip", x, constant("low", -10.0), constant("high", 10.0))
+    layers = list(zip(parts.net.weights, parts.net.biases, strict=True))
+    discrete = isinstance(parts.space, Discrete)
+    for i, (weight, bias) in enumerate(layers):
+        weight, bias = np.asarray(weight), np.asarray(bias)
+        if i == len(layers) - 1 and not discrete:  # of means and spreads only the means are needed
+            weight, bias = weight[:, : parts.space.dim], bias[: parts.space.dim]
+        x = node("Add", node("MatMul", x, constant(f"w{i}", weight)), constant(f"b{i}", bias))
+        if i < len(layers) - 1:
+            x = node(ACTIVATIONS[parts.net.activation], x)
+    if discrete:
+        nodes.append(helper.make_node("ArgMax", [x], ["action"], axis=-1, keepdims=0))
+        output = helper.make_tensor_value_info("action", onnx.TensorProto.INT64, ["B"])
+    else:
+        low, high = np.array(parts.space.low), np.array(parts.space.high)
+        scaled = node("Mul", node("Tanh", x), constant("half", (high - low) / 2))
+        nodes.append(helper.make_node("Add", [scaled, constant("centre", (high + low) / 2)], ["action"]))
+        output = helper.make_tensor_value_info("action", onnx.TensorProto.FLOAT, ["B", parts.space.dim])
+    given = helper.make_tensor_value_info("obs", onnx.TensorProto.FLOAT, ["B", len(parts.mean)])
+    graph = helper.make_graph(nodes, "actor", [given], [output], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
+
+
+def run_onnx(model: bytes, obs: np.ndarray) -> np.ndarray:
+    """Run the graph with onnxruntime."""
+    session = _import("onnxruntime").InferenceSession(model, providers=["CPUExecutionProvider"])
+    return session.run(["action"], {"obs": np.asarray(obs, np.float32)})[0]

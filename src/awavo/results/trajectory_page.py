@@ -1,0 +1,110 @@
+"""The report page of inferred trajectories: scores, figures, how to do it again. Opens from disk, calls no network."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from awavo.errors import RunFolderError
+from awavo.results.page import render
+from awavo.results.store import write_bytes
+from awavo.results.trajectory_figures import components_figure, scaling_figure, space_time_figure
+
+__all__ = ["SUMMARY", "is_inference", "read_inference", "write_inference_report"]
+
+SUMMARY = "inference.json"
+LABELS = {
+    "rmse": "RMSE, never observed",
+    "rmse_first_quarter": "first quarter",
+    "rmse_middle": "middle half",
+    "rmse_last_quarter": "last quarter",
+    "median_absolute_error": "median absolute error",
+    "lost": "components lost",
+    "coverage90": "inside 90% intervals",
+    "draws_coverage90": "inside 90% of the ensemble",
+    "crps": "CRPS",
+}
+
+
+def is_inference(folder: Path) -> bool:
+    """Whether a folder was written by `awavo infer`."""
+    return (folder / SUMMARY).is_file()
+
+
+def read_inference(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The summary and the arrays of a folder."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_text())
+        with np.load(folder / "posterior.npz", allow_pickle=False) as file:
+            return summary, {name: file[name] for name in file.files}
+    except (OSError, ValueError, KeyError) as error:
+        raise RunFolderError(f"'{folder}' holds no readable inference ({error}): run `awavo infer` again.") from error
+
+
+def write_inference_report(folders: Sequence[Path], out: Path) -> Path:
+    """One page for one or several inferences; with several, error and time against the number of states come first."""
+    read = [read_inference(Path(folder)) for folder in folders]
+    summaries = [summary for summary, _ in read]
+    figures = []
+    if len(read) > 1:
+        figures.append(
+            _figure("scaling", "Size", "Error and time against the number of states.", scaling_figure(summaries))
+        )
+    for number, (summary, posterior) in enumerate(read):
+        name = f"{summary['system']}, {summary['states']:,} states, seed {summary['seed']}" if len(read) > 1 else ""
+        figures += [
+            _figure(f"space-{number}", f"Space and time {name}", "The first sites; marks: never observed.",
+                    space_time_figure(posterior)),
+            _figure(f"bands-{number}", f"Components never observed {name}", "Bands hold 90% of the posterior.",
+                    components_figure(posterior)),
+        ]  # fmt: skip
+    style = resources.files("awavo.results").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    page = render(
+        "inference.html",
+        title=f"Inference: {', '.join(dict.fromkeys(s['system'] for s in summaries))}",
+        subtitle="Trajectories inferred from part of their components by projections in tangent slices (WVI).",
+        style=Markup(style),
+        names=[f"{s['states']:,} states, seed {s['seed']}" for s in summaries],
+        rows=_rows(summaries),
+        figures=figures,
+        commands=[f"{s['command']}   # commit {s['commit']}, {s['device'].get('kind', '')}" for s in summaries],
+    )
+    write_bytes(Path(out), str(page).encode())
+    return Path(out)
+
+
+def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    rows = [
+        {"name": label, "cells": [_number(s.get("scores", {}).get(key)) for s in summaries]}
+        for key, label in LABELS.items()
+        if any(key in s.get("scores", {}) for s in summaries)
+    ]
+    if any(s.get("theta_inferred") for s in summaries):
+        rows.append({"name": "parameters (90% interval)", "cells": [_theta(s) for s in summaries]})
+    rows.append({"name": "largest local chi²", "cells": [_number(s["largest_chi2"]) for s in summaries]})
+    rows.append({"name": "seconds (compilation apart)", "cells": [f"{s['solve_s']:.2f}" for s in summaries]})
+    rows.append({"name": "compilation, s", "cells": [f"{s['compile_s']:.1f}" for s in summaries]})
+    return rows
+
+
+def _theta(summary: Mapping[str, Any]) -> str:
+    parts = zip(summary["theta"], summary["theta_interval"], strict=True)
+    return ", ".join(f"{value:.4g} [{low:.4g}, {high:.4g}]" for value, (low, high) in parts)
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _figure(name: str, title: str, text: str, figure: Any) -> dict[str, str]:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return {"id": name, "title": title, "text": text, "data": base64.b64encode(buffer.getvalue()).decode()}

@@ -1,0 +1,205 @@
+r"""The walker in the goal task: the rules around its physics, and C MuJoCo on threads as a host task.
+
+The model stands at the origin of a frame that the layout's start and yaw place in the arena: floor, gravity and damping
+are the same everywhere, so one compiled model serves all environments. With base joints
+:math:`(q_x, \psi, q_y)` the torso stands in that frame at :math:`(q_x - q_y \sin\psi,\; q_y \cos\psi)`, turned by
+:math:`\psi`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from awavo.errors import InputError
+from awavo.tasks.base import check_limits, lazily
+from awavo.tasks.goal.lidar import BINS, compass, lidar_plane
+from awavo.tasks.goal.rules import GoalParams, GoalState, check_layout, sample_layout, score
+from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker
+from awavo.tasks.host_core import HostEnv, HostStep
+from awavo.types import Box, EnvSpec, Timestep
+
+__all__ = [
+    "WalkerBackend",
+    "Walking",
+    "advance_task",
+    "start_task",
+    "walker",
+    "walker_obs",
+    "walker_pose",
+    "walker_spec",
+]
+
+SUBSTEPS = 10
+OBS_DIM = 3 + 2 + 3 + BINS + 20 + 10 + 3 + 2 + 3
+TORSO_HEIGHT = 0.43
+
+
+class Walking(NamedTuple):
+    """The task's state of one environment."""
+
+    goal: GoalState
+    time: Array
+
+
+def walker_spec(cost_limits: Sequence[float], horizon: int) -> EnvSpec:
+    """What an algorithm may know of the task."""
+    names = ("hazards",)
+    return EnvSpec("walker", OBS_DIM, Box((-1.0,) * 10, (1.0,) * 10), horizon, names, check_limits(cost_limits, names))
+
+
+def walker_pose(base: Float[Array, " 3"], goal: GoalState) -> tuple[Float[Array, " 3"], Float[Array, "3 3"]]:
+    """World position and rotation of the torso for base joints (x, yaw, y)."""
+    layout = goal.layout
+    c, s = jnp.cos(layout.yaw), jnp.sin(layout.yaw)
+    x = base[0] - base[2] * jnp.sin(base[1])
+    y = base[2] * jnp.cos(base[1])
+    place = layout.start + jnp.stack([c * x - s * y, s * x + c * y])
+    yaw = layout.yaw + base[1]
+    c, s, zero, one = jnp.cos(yaw), jnp.sin(yaw), jnp.zeros(()), jnp.ones(())
+    rotation = jnp.stack([c, -s, zero, s, c, zero, zero, zero, one]).reshape(3, 3)
+    return jnp.append(place, TORSO_HEIGHT), rotation
+
+
+def walker_obs(base: Float[Array, " 3"], sensors: Float[Array, " 31"], goal: GoalState) -> Float[Array, " 62"]:
+    """Accelerometer, compass, gyroscope, lidar, sine and cosine of joints, their speeds, magnetometer, touch, speed."""
+    ends = np.cumsum(list(SENSORS.values()))[:-1]
+    acceleration, gyro, speed, touch, joints, rates = jnp.split(sensors, ends)
+    position, rotation = walker_pose(base, goal)
+    hazards = (goal.layout.hazards - position) @ rotation
+    turned = jnp.stack([jnp.sin(joints), jnp.cos(joints)], 1).ravel()
+    field = jnp.array([0.0, -0.5, 0.0]) @ rotation
+    towards = compass((goal.layout.goal - position) @ rotation, 2)
+    return jnp.concatenate([acceleration, towards, gyro, lidar_plane(hazards), turned, rates, field, touch, speed])
+
+
+def start_task(key: Array, sensors: Float[Array, " 31"], params: GoalParams, num_hazards: int) -> tuple[Walking, Array]:
+    """Draw a layout; `sensors` are those of the model at rest."""
+    layout = sample_layout(key, params, num_hazards, three_d=False)
+    goal = GoalState(layout, jnp.linalg.norm(layout.goal[:2] - layout.start))
+    return Walking(goal, jnp.zeros((), jnp.int32)), walker_obs(jnp.zeros(3), sensors, goal)
+
+
+def advance_task(
+    key: Array,
+    state: Walking,
+    base: Float[Array, " 3"],
+    sensors: Float[Array, " 31"],
+    rest: Float[Array, " 31"],
+    params: GoalParams,
+    num_hazards: int,
+    horizon: int,
+) -> tuple[Walking, Timestep]:
+    """One step of the rules after the physics has come to `base`; episodes that end start again at once."""
+    step_key, reset_key = jax.random.split(key)
+    goal, found = score(step_key, state.goal, walker_pose(base, state.goal)[0], params, three_d=False)
+    obs = walker_obs(base, sensors, goal)
+    time = state.time + 1
+    truncated = (time >= horizon) & ~found.stuck
+    over = found.stuck | truncated
+    fresh = partial(start_task, sensors=rest, params=params, num_hazards=num_hazards)
+    state, shown = lazily(reset_key, over, lambda k: fresh(k), (Walking(goal, time), obs))
+    return state, Timestep(shown, found.reward, found.cost[None], found.stuck, truncated, obs)
+
+
+class WalkerBackend:
+    """E walkers in C MuJoCo: each thread steps a share of them without holding Python's lock."""
+
+    def __init__(self, num_envs: int, params: GoalParams, num_hazards: int, horizon: int, threads: int):
+        self._mujoco = load_mujoco("the walker")
+        self.params = params
+        self._model = load_walker()
+        self._datas = [self._mujoco.MjData(self._model) for _ in range(num_envs)]
+        self._mujoco.mj_forward(self._model, self._datas[0])
+        self._rest = np.array(self._datas[0].sensordata, np.float32)
+        self._base = np.zeros((num_envs, 3), np.float32)
+        self._sensors = np.tile(self._rest, (num_envs, 1))
+        self._shares = [range(i, num_envs, threads) for i in range(min(threads, num_envs))]
+        self._pool = ThreadPoolExecutor(len(self._shares)) if len(self._shares) > 1 else None
+        self._device = jax.local_devices(backend="cpu")[0]
+        start = partial(start_task, sensors=jnp.asarray(self._rest), params=params, num_hazards=num_hazards)
+        self._start = jax.jit(jax.vmap(lambda key: start(key)))
+        advance = partial(advance_task, rest=self._rest, params=params, num_hazards=num_hazards, horizon=horizon)
+        self._advance = jax.jit(jax.vmap(_split_and(advance)))
+
+    def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
+        """Start an episode everywhere."""
+        for data in self._datas:
+            self._mujoco.mj_resetData(self._model, data)
+        with jax.default_device(self._device):
+            keys = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
+            self._keys = jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys)
+            self._state, obs = self._start(keys)
+        return np.asarray(obs)
+
+    def step(self, action: Float[np.ndarray, "E 10"]) -> HostStep:
+        """Step every walker by ten physics steps."""
+        if self._pool is None:
+            self._walk(action, self._shares[0])
+        else:
+            list(self._pool.map(partial(self._walk, action), self._shares))
+        with jax.default_device(self._device):
+            self._keys, self._state, out = self._advance(self._keys, self._state, self._base, self._sensors)
+        out = jax.tree.map(np.array, out)
+        for i in np.flatnonzero(out.terminated | out.truncated):
+            self._mujoco.mj_resetData(self._model, self._datas[i])
+        return HostStep(out.obs, out.reward, out.costs, out.terminated, out.truncated, out.final_obs)
+
+    def layout(self, index: int) -> Any:
+        """The layout of one environment's episode."""
+        return jax.tree.map(lambda x: np.asarray(x[index]), self._state.goal.layout)
+
+    def place(self, index: int) -> Float[np.ndarray, " 3"]:
+        """World position of one torso."""
+        goal = jax.tree.map(lambda x: x[index], self._state.goal)
+        return np.asarray(walker_pose(jnp.asarray(self._datas[index].qpos[:3], jnp.float32), goal)[0])
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _walk(self, action: np.ndarray, share: range) -> None:
+        model, step, forward = self._model, self._mujoco.mj_step, self._mujoco.mj_forward
+        for i in share:
+            data = self._datas[i]
+            data.ctrl = action[i]
+            step(model, data, SUBSTEPS)
+            forward(model, data)
+            self._base[i] = data.qpos[:3]
+            self._sensors[i] = data.sensordata
+
+
+def _split_and(advance: Any) -> Any:
+    def run(key, state, base, sensors):
+        key, step_key = jax.random.split(key)
+        return key, *advance(step_key, state, base, sensors)
+
+    return run
+
+
+def walker(
+    *,
+    num_envs: int = 4,
+    cost_limits: Sequence[float] = (1.0,),
+    horizon: int = 1000,
+    num_hazards: int = 8,
+    threads: int = 0,
+    **sizes: float,
+) -> HostEnv:
+    """Build `num_envs` walkers on C MuJoCo; `sizes` overrides fields of `GoalParams`, `threads=0` is one a core."""
+    if num_envs < 1 or threads < 0:
+        raise InputError(f"num_envs={num_envs} must be >= 1 and threads={threads} >= 0.")
+    params = GoalParams(**sizes)
+    check_layout(params, num_hazards)
+    spec = walker_spec(cost_limits, horizon)
+    threads = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
+    return HostEnv(spec, num_envs, WalkerBackend(num_envs, params, num_hazards, horizon, threads))

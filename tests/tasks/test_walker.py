@@ -1,0 +1,136 @@
+"""The walker: its model's numbers, the host task on C MuJoCo, and MJX beside it."""
+
+import numpy as np
+import pytest
+
+from awavo.errors import InputError, MissingExtraError
+from awavo.registry import make_host_task, make_task
+
+mujoco = pytest.importorskip("mujoco")
+
+from awavo.tasks.goal.walker_model import JOINTS, load_mujoco, load_walker  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_walker()
+
+
+def test_numbers_of_the_model(model):
+    assert (model.nq, model.nv, model.nu, model.nsensordata) == (13, 13, 10, 31)
+    np.testing.assert_allclose(model.body_subtreemass[0], 1.5572, atol=1e-4)
+    masses = {model.body(i).name: float(model.body_mass[i]) for i in range(1, model.nbody)}
+    assert len(masses) == 7
+    for part, mass in {"torso": 0.3393, "thigh": 0.3393, "leg": 0.1424, "foot": 0.1272}.items():
+        found = [m for name, m in masses.items() if name.endswith(part)]
+        np.testing.assert_allclose(found, mass, atol=1e-4)
+    np.testing.assert_allclose(model.actuator_gear[:, 0], [JOINTS[n][5] for n in JOINTS] * 2)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    for side in ("left", "right"):
+        foot = model.geom(f"{side}_foot").id
+        np.testing.assert_allclose(data.geom_xpos[foot, 2] - model.geom_size[foot, 0], 0.0, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def walked():
+    """Observations and results of 60 steps of three walkers with episodes of 40 steps, and MuJoCo's own data."""
+    env = make_host_task("walker", num_envs=3, horizon=40, threads=2)
+    rng = np.random.default_rng(0)
+    rows = [env.reset(0)]
+    outs = []
+    for _ in range(60):
+        outs.append(env.step(rng.uniform(-1, 1, (3, 10)).astype(np.float32)))
+        rows.append(outs[-1].obs)
+    yield env, np.array(rows), outs
+    env.close()
+
+
+def test_host_task(walked):
+    _, rows, outs = walked
+    assert rows.shape == (61, 3, 62)
+    ends = np.array([o.truncated for o in outs])
+    assert ends[39].all()
+    assert ends.sum() == 3
+    compasses = np.linalg.norm(rows[:, :, 3:5], axis=-1)
+    np.testing.assert_allclose(compasses, 1, atol=3e-3)
+    sines, cosines = rows[:, :, 24:44:2], rows[:, :, 25:44:2]
+    np.testing.assert_allclose(sines**2 + cosines**2, 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(rows[:, :, 54:57], axis=-1), 0.5, atol=1e-5)
+    assert (np.abs(rows[1:, :, 44:54]) > 0).any()
+    assert np.abs(rows[0, 0, 24:44:2]).max() == 0
+    np.testing.assert_array_equal(outs[39].obs[:, 24:44:2], 0)
+    assert np.abs(outs[39].final_obs[:, 24:44:2]).max() > 0.01
+
+
+def test_the_torso_moves_as_the_base_joints_say(model):
+    from awavo.tasks.goal.rules import GoalState, Layout
+    from awavo.tasks.goal.walker import walker_pose
+
+    data = mujoco.MjData(model)
+    data.qpos[:3] = 0.7, 0.9, -0.4
+    mujoco.mj_forward(model, data)
+    layout = Layout(np.zeros(2, np.float32), np.float32(0), np.zeros(3, np.float32), np.zeros((1, 3), np.float32))
+    position, rotation = walker_pose(np.float32(data.qpos[:3]), GoalState(layout, np.float32(0)))
+    np.testing.assert_allclose(position, data.body("torso").xpos, atol=1e-6)
+    np.testing.assert_allclose(rotation, data.body("torso").xmat.reshape(3, 3), atol=1e-6)
+
+
+def test_threads_change_nothing():
+    seen = []
+    for threads in (1, 3):
+        env = make_host_task("walker", num_envs=4, threads=threads)
+        env.reset(5)
+        rng = np.random.default_rng(1)
+        seen.append(np.array([env.step(rng.uniform(-1, 1, (4, 10)).astype(np.float32)).obs for _ in range(5)]))
+        env.close()
+    np.testing.assert_array_equal(*seen)
+
+
+@pytest.mark.slow
+def test_mjx_agrees_with_c_mujoco_without_contacts(model, record_property):
+    """50 environment steps (500 physics steps) of both simulators with contacts switched off: within 1e-3."""
+    jax = pytest.importorskip("jax")
+    mjx = pytest.importorskip("mujoco.mjx")
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+    data = mujoco.MjData(model)
+    theirs, blank = mjx.put_model(model), mjx.make_data(model)
+    actions = np.random.default_rng(0).uniform(-1, 1, (50, 10)).astype(np.float32)
+
+    @jax.jit
+    def run(actions):
+        def env_step(data, action):
+            data = jax.lax.fori_loop(0, 10, lambda _, d: mjx.step(theirs, d), data.replace(ctrl=action))
+            return data, data.qpos
+
+        return jax.lax.scan(env_step, blank, actions)[1]
+
+    ours = []
+    for action in actions:
+        data.ctrl = action
+        mujoco.mj_step(model, data, 10)
+        ours.append(data.qpos.copy())
+    model.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_CONTACT
+    worst = float(np.abs(np.asarray(run(actions)) - np.array(ours)).max())
+    record_property("worst_joint_difference", worst)
+    assert np.abs(np.array(ours)).max() > 0.3
+    assert worst <= 1e-3
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="num_envs=0"):
+        make_host_task("walker", num_envs=0)
+    env = make_host_task("walker", num_envs=2, threads=1)
+    env.reset(0)
+    with pytest.raises(InputError, match="expected finite floats"):
+        env.step(np.full((2, 10), np.nan, np.float32))
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'awavo\[mujoco\]'"):
+        load_mujoco("the walker")
+    with pytest.raises(MissingExtraError, match=r"awavo\[mujoco\]"):
+        make_task("walker-mjx")
