@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, draw_members
@@ -42,6 +43,7 @@ class PlannerConfig(NamedTuple):
     num_members: int = 4
     horizon: int = 20
     dt: float = 0.05
+    period: float = 0.02
     num_knots: int = 4
     num_particles: int = 32
     memory_share: float = 0.6
@@ -85,13 +87,16 @@ def start_detours(config: PlannerConfig) -> Float[Array, "P D"]:
     return jnp.zeros((config.num_particles, 3 * config.num_knots))
 
 
-def _offset(knots: Float[Array, "... k 3"], time: Array | float, span: float) -> tuple[Array, Array]:
-    """Offset and its rate at a time: linear between knots that lie evenly over the span."""
-    last = knots.shape[-2] - 1
-    place = jnp.clip(jnp.asarray(time) / span * last, 0.0, last - 1e-4)
-    index = place.astype(jnp.int32)
-    low, high = (jnp.take(knots, i, axis=-2) for i in (index, index + 1))
-    return low + (place - index) * (high - low), (high - low) * (last / span)
+def _interpolation(times: np.ndarray, span: float, num_knots: int) -> tuple[np.ndarray, np.ndarray]:
+    """Matrices [T, knots] that give offsets and their rates at times: linear between knots spread over the span."""
+    last = num_knots - 1
+    place = np.clip(times / span * last, 0.0, last - 1e-6)
+    index = place.astype(int)
+    rows, share = np.arange(len(times)), place - index
+    values, rates = np.zeros((2, len(times), num_knots))
+    values[rows, index], values[rows, index + 1] = 1 - share, share
+    rates[rows, index], rates[rows, index + 1] = -last / span, last / span
+    return values, rates
 
 
 def _turn(q: Float[Array, 4 * n], rates: Float[Array, 3 * n], dt: float) -> Float[Array, 4 * n]:
@@ -108,6 +113,9 @@ def flight_planner(
     """Build `decide(key, body, time, belief, detours, forest) -> FlightDecision`; `params` are the nominal ones."""
     num, members, span = config.num_detours, config.num_members, config.horizon * config.dt
     memory = round(config.memory_share * num)
+    interpolation = _interpolation(config.dt * np.arange(config.horizon), span, config.num_knots)
+    knot_times = np.linspace(0.0, span, config.num_knots)
+    shift = _interpolation(np.minimum(knot_times + config.period, span), span, config.num_knots)[0]
     bumps = jnp.sin(jnp.linspace(0.15, 1.0, config.num_knots) * jnp.pi * 0.75)[:, None]
 
     def propose(key, detours):
@@ -121,16 +129,18 @@ def flight_planner(
         fresh = (centre + size * bumps).reshape(count, -1)
         return jnp.concatenate([detours.mean(0)[None], jnp.zeros((1, detours.shape[1])), near, fresh])
 
-    def wanted_at(time, knots):
-        offset, rate = _offset(knots, time[1], span)
-        lead = reference(time[0] + time[1] + config.lead, params)
-        here = reference(time[0] + time[1], params)
-        wide = (3, *[1] * (offset.ndim - 1))
-        offset, rate = jnp.moveaxis(offset, -1, 0), jnp.moveaxis(rate, -1, 0)
-        wanted = RefState(
-            here.position.reshape(wide) + offset, here.velocity.reshape(wide) + rate, lead.acceleration.reshape(wide)
+    def wanted_along(time, candidates):
+        """Detoured references [H, 3, 1, K] of the horizon, and the true one a step later, [H, 3, 1, 1]."""
+        knots = candidates.reshape(-1, config.num_knots, 3)
+        columns = jnp.transpose(knots, (1, 2, 0))[:, None, :, None]
+        offset, rate = (
+            sum(m[:, k, None, None, None] * columns[k] for k in range(config.num_knots)) for m in interpolation
         )
-        return wanted, here
+        times = time + config.dt * jnp.arange(config.horizon + 1)
+        true, lead = reference(times, params), reference(times + config.lead, params)
+        place, speed, push = (x.T[:, :, None, None] for x in (true.position, true.velocity, lead.acceleration))
+        wanted = RefState(place[:-1] + offset, speed[:-1] + rate, jnp.broadcast_to(push[:-1], offset.shape))
+        return wanted, (place[1:], speed[1:])
 
     def push_of(theta, drag):
         """Acceleration by external force and drag, and the mass ratio, for parameters [5, ...]."""
@@ -142,7 +152,6 @@ def flight_planner(
 
     def imagine(body, time, theta, believed, candidates, forest):
         """Rewards and costs [3, M, K] of following each detour under each draw, commands and least clearance."""
-        knots = candidates.reshape(num, config.num_knots, 3)[None]
         wide = (members, num)
 
         def spread(x):
@@ -151,9 +160,9 @@ def flight_planner(
         theta, believed = theta[:, :, None], believed[:, None, None]
         lag = 1 - jnp.exp(-config.dt / config.rate_lag)
 
-        def step(carry, k):
+        def step(carry, inputs):
             p, v, q, w, total, least = carry
-            wanted, true = wanted_at((time, k * config.dt), knots)
+            wanted, (place, speed) = inputs
             drag = drag_of(v, q)
             undo, _ = push_of(believed, drag)
             command = track(p, v, q, wanted, undo, params.gravity, gains)
@@ -164,10 +173,9 @@ def flight_planner(
             a = a - params.gravity * jnp.array([0.0, 0.0, 1.0]).reshape(3, 1, 1)
             p = p + config.dt * v + 0.5 * config.dt**2 * a
             v = v + config.dt * a
-            true = reference(time + (k + 1) * config.dt, params)
             gap = clearance(forest, p, params)
-            error = jnp.sqrt(jnp.sum((true.position.reshape(3, 1, 1) - p) ** 2, 0))
-            drift = jnp.sqrt(jnp.sum((true.velocity.reshape(3, 1, 1) - v) ** 2, 0))
+            error = jnp.sqrt(jnp.sum((place - p) ** 2, 0))
+            drift = jnp.sqrt(jnp.sum((speed - v) ** 2, 0))
             near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
             near = near + 20.0 * (gap < params.collision_radius)
             tilt = jnp.maximum(jnp.cos(config.tilt_margin) - thrust_axis(q)[2], 0.0)
@@ -179,7 +187,7 @@ def flight_planner(
             jnp.zeros((3, *wide)),
             jnp.full(wide, 1e3),
         )
-        (_, _, _, _, total, least), commands = jax.lax.scan(step, start, jnp.arange(config.horizon))
+        (_, _, _, _, total, least), commands = jax.lax.scan(step, start, wanted_along(time, candidates))
         return total, commands, least
 
     def near_path(forest, time):
@@ -192,7 +200,7 @@ def flight_planner(
     def decide(key, body, time, belief, detours, forest):
         forest = near_path(forest, time)
         member_key, propose_key, slice_key = jax.random.split(key, 3)
-        shifted = jax.vmap(lambda d: _shift(d.reshape(config.num_knots, 3)).ravel())(detours)
+        shifted = jnp.einsum("jk,pkc->pjc", shift, detours.reshape(-1, config.num_knots, 3)).reshape(detours.shape)
         theta = draw_members(member_key, belief, members)
         candidates = propose(propose_key, shifted)
         total, commands, least = imagine(body, time, theta, belief.mean, candidates, forest)
@@ -203,18 +211,11 @@ def flight_planner(
         moved, left = move_particles(
             shifted, candidates, weights, slices, defining=Linear(), num_steps=config.num_steps
         )
-        mean = moved.mean(0).reshape(config.num_knots, 3)
-        wanted, _ = wanted_at((time, jnp.zeros(())), mean)
+        wanted = jax.tree.map(lambda x: x[0, :, 0, 0], wanted_along(time, moved.mean(0))[0])
         push, _ = push_of(belief.mean, drag_of(body.velocity, body.attitude))
         action = track(body.position, body.velocity, body.attitude, wanted, push, params.gravity, gains)
         return FlightDecision(
             action, moved, commands, log_likelihood, weights, effective_sample_size(weights), left, least[:, 0].min()
         )
-
-    step_s = 0.02
-
-    def _shift(knots):
-        times = jnp.linspace(0.0, span, config.num_knots) + step_s
-        return jax.vmap(lambda t: _offset(knots, jnp.minimum(t, span), span)[0])(times)
 
     return decide
