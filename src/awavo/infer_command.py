@@ -27,7 +27,7 @@ def read_observations(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
         raise InputError(f"--data {path}: there is no such file.")
     if path.suffix == ".npz":
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(path) as file:
                 if "observed" not in file.files:
                     raise InputError(
                         f"--data {path} has no array 'observed', only {', '.join(file.files) or 'nothing'}."

@@ -62,7 +62,7 @@ def test_a_nonlinear_projection_reaches_the_nearest_point():
     """The nearest point of the unit circle, written with an angle."""
     circle = lambda a: jnp.concatenate([jnp.cos(a), jnp.sin(a)])  # noqa: E731
     step = dense_step(circle)
-    datum = jnp.array([2.0, 1.0])
+    datum = jnp.array([1.2, 0.6])
     found = project(lambda x, _: step(x, datum), jnp.array([0.1]), jnp.arange(12), radius=0.5)
     np.testing.assert_allclose(found, jnp.arctan2(1.0, 2.0), atol=1e-5)
 

@@ -45,6 +45,7 @@ def test_smoother_solves_the_chain_exactly():
         covariance = filter_chains(arrays[0], prior, arrays[1], arrays[2])
         delta, multiplier = smooth_chains(arrays[0], covariance, *arrays[3:5], arrays[2], arrays[5])
         variance = smoothed_variance(arrays[0], covariance, arrays[2])
+        delta, multiplier, variance = (np.asarray(a) for a in (delta, multiplier, variance))
     for b in range(chains):
         for r in range(2):
             hessian, gradient = dense_chain(

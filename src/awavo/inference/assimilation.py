@@ -23,6 +23,9 @@ from awavo.inference.trajectories import Data, Step
 __all__ = ["Belief", "Stand", "assimilate", "first_stand", "num_stages"]
 
 
+SHIFT = 3
+
+
 class Stand(NamedTuple):
     """Where an inference stands, all that is needed to go on; `tries` counts the searches each site has seen."""
 
@@ -56,11 +59,13 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     assert search is not None
     count, changed = segments_per_call(engine.settings.search), 0
     key = jax.random.fold_in(jax.random.key(engine.settings.seed), number)
+    shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
+    firsts = (firsts + shift) % x.shape[1]
     for begin in range(0, len(firsts), count):
         chosen = firsts[begin : begin + count]
-        padded = np.concatenate([chosen, np.repeat(chosen[-1:], count - len(chosen))])
-        x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(padded))
-        changed += int(np.sum(np.asarray(better)[: len(chosen)]))
+        # Places left over give the same segments more starts.
+        x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(np.resize(chosen, count)))
+        changed += len(set(np.resize(chosen, count)[np.asarray(better)].tolist()))
     return x, changed
 
 

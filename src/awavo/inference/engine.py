@@ -128,7 +128,7 @@ def _measured_reach(system: System, dtype: Any) -> tuple[tuple[int, int], ...]:
 
 def segments_per_call(search: Search) -> int:
     """Segments solved at once."""
-    return max(1, search.slots // (search.starts + 1))
+    return max(1, search.slots // search.starts)
 
 
 def _search(system: System, reach: Any, num_sites: int, settings: Settings) -> Callable[..., Any]:
@@ -138,15 +138,17 @@ def _search(system: System, reach: Any, num_sites: int, settings: Settings) -> C
 
     @jax.jit
     def best_of(data, key, x, theta, firsts):
-        """Solve the segments that begin at `firsts`; put the best of each in place, one after the other."""
+        """Solve the segments that begin at `firsts`; put the best of each in place, the least squares last."""
         sites = (firsts[:, None] + jnp.arange(length)) % num_sites
-        fresh = jnp.tile(jnp.arange(search.starts + 1) > 0, count)
-        keys = jax.random.split(key, len(fresh))
-        many = jnp.repeat(sites, search.starts + 1, 0)
-        found, cost = jax.vmap(solve, (0, None, None, None, 0, 0))(keys, x, theta, data, many, fresh)
-        best = jnp.argmin(cost.reshape(count, -1), 1)
-        found = found.reshape(count, -1, *found.shape[1:])[jnp.arange(count), best]
-        x = jax.lax.fori_loop(0, count, lambda i, x: x.at[:, sites[i]].set(found[i]), x)
+        keys = jax.random.split(key, (count, search.starts))
+        each = jax.vmap(solve, (0, None, None, None, None))
+        found, cost = jax.vmap(each, (0, None, None, None, 0))(keys, x, theta, data, sites)
+        present, own_cost = jax.vmap(solve, (None, None, None, None, 0))(None, x, theta, data, sites)
+        found = jnp.concatenate([present[:, None], found], 1)
+        cost = jnp.concatenate([own_cost[:, None], cost], 1)
+        best, order = jnp.argmin(cost, 1), jnp.argsort(-jnp.min(cost, 1))
+        found = found[jnp.arange(count), best]
+        x = jax.lax.fori_loop(0, count, lambda i, x: x.at[:, sites[order[i]]].set(found[order[i]]), x)
         return x, best > 0
 
     return best_of

@@ -28,21 +28,21 @@ SEAM_NOISE, TIE = 25.0, 0.05
 class Search(NamedTuple):
     """Settings of the search.
 
-    Sites whose local chi2 is above `threshold` are searched; each search that a site has seen raises its threshold by the
-    factor `patience`, as some exceed it by chance. A fresh start falls through the deviations `anneal`, and every start
-    takes `polish` steps at the end. `slots` starts are solved at once.
+    Sites whose local chi2 is above `threshold` are searched; each search that a site has seen raises its threshold by
+    the factor `patience`, as some exceed it by chance. A fresh start falls through the deviations `anneal`, scaled by
+    a factor of its own between 0.4 and 1.6; every start ends with `polish` steps. `slots` starts are solved at once.
     """
 
-    rounds: int = 8
+    rounds: int = 12
     starts: int = 2
-    segment: int = 56
-    border: int = 12
-    threshold: float = 1.35
-    patience: float = 1.12
+    segment: int = 48
+    border: int = 10
+    threshold: float = 1.25
+    patience: float = 1.1
     window: int = 5
-    slots: int = 9
-    anneal: tuple[float, ...] = (2.0, 1.0, 0.6, 0.4, 0.3, 0.2, 0.2, 0.15, 0.1, 0.1, 0.06, 0.06)
-    polish: int = 4
+    slots: int = 8
+    anneal: tuple[float, ...] = (2.0, 1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.06)
+    polish: int = 3
 
 
 def local_chi2(cost: Float[np.ndarray, " I"], count: Float[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
@@ -83,10 +83,10 @@ def segment_length(num_sites: int, search: Search) -> int:
 
 
 def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...], num_sites: int, search: Search):
-    """Return `solve(key, x, theta, data, sites, fresh) -> (x, cost)` of one start on one segment; batch it with vmap.
+    """Return `solve(key, x, theta, data, sites) -> (x, cost)` of one start on one segment; batch it with vmap.
 
-    `sites` are the segment's sites; `fresh` is False for the present solution, which is only polished. A ring that is
-    one segment has no seam.
+    `sites` are the segment's sites. Without a key the present solution is polished and judged. A ring that is one
+    segment has no seam.
     """
     length = segment_length(num_sites, search)
     lattice = make_lattice((length,), reach, core=length)
@@ -97,25 +97,29 @@ def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
         sound[:after] = sound[length - before :] = False
     inner, sound = jnp.asarray(inner), jnp.asarray(sound)
 
-    def solve(key, x, theta, data: Data, sites, fresh):
+    def solve(key, x, theta, data: Data, sites):
         x = x[:, sites]
         own = Data(*(a[..., sites] for a in data))
         tied = Data(
             jnp.where(inner, own.prior_mean, x[0]), jnp.where(inner, own.prior_var, TIE),
             jnp.where(inner, own.value, x[1:]), jnp.where(inner, own.weight, 1 / TIE), own.noise,
         )  # fmt: skip
-        climate = own.prior_mean + jnp.sqrt(own.prior_var) * jax.random.normal(key, x.shape, x.dtype)
-        seen = jnp.concatenate([own.weight[:1], own.weight]) > 0
-        start = jnp.where(seen, jnp.concatenate([own.value[:1], own.value]), climate)
-        start = jnp.where(inner & fresh, start, x)
+        start, schedule = x, jnp.zeros(search.polish, x.dtype)
+        if key is not None:
+            noise_key, scale_key = jax.random.split(key)
+            climate = own.prior_mean + jnp.sqrt(own.prior_var) * jax.random.normal(noise_key, x.shape, x.dtype)
+            seen = jnp.concatenate([own.weight[:1], own.weight]) > 0
+            start = jnp.where(seen, jnp.concatenate([own.value[:1], own.value]), climate)
+            scale = jnp.exp(jax.random.uniform(scale_key, (), x.dtype, -0.9, 0.5))
+            schedule = jnp.concatenate([scale * jnp.asarray(search.anneal, x.dtype), schedule])
+            start = jnp.where(inner, start, x)
 
         def relaxed(q):
             return tied._replace(noise=jnp.where(sound, jnp.maximum(q**2, own.noise), SEAM_NOISE))
 
         def step(x, q):
-            return tangent_step(lattice, flow, x, theta, relaxed(jnp.where(fresh, q, 0.0)), coarse=coarse).move
+            return tangent_step(lattice, flow, x, theta, relaxed(q), coarse=coarse).move
 
-        schedule = jnp.asarray([*search.anneal, *[0.0] * search.polish], x.dtype)
         found = project(step, start, schedule, radius=2 * jnp.max(jnp.sqrt(own.prior_var)))
         cost = jnp.sum(jnp.where(sound, site_cost(lattice, flow, found, theta, relaxed(0.0)), 0.0))
         return jnp.where(inner, found, x), jnp.where(jnp.isfinite(cost), cost, jnp.inf)

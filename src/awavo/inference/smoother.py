@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 __all__ = ["filter_chains", "smooth_chains", "smoothed_variance", "update_covariance"]
 
-BLOCK = 8
+BLOCK = 4
 
 
 def _small_product(a: Float[Array, "B i j"], b: Float[Array, "B j k"]) -> Float[Array, "B i k"]:
@@ -31,7 +31,7 @@ def _small_product(a: Float[Array, "B i j"], b: Float[Array, "B j k"]) -> Float[
 
 
 def _small_inverse(s: Float[Array, "B b b"]) -> Float[Array, "B b b"]:
-    """Invert positive definite matrices of size 1, 2, 4 or 8 by halves."""
+    """Invert positive definite matrices of size 1, 2 or 4 by halves."""
     half = s.shape[-1] // 2
     if half == 0:
         return 1.0 / s
@@ -62,8 +62,9 @@ def update_covariance(p: Float[Array, "B n n"], weight: Float[Array, "B n"]) -> 
         scale = lax.dynamic_slice_in_dim(root, i * size, size, 1)
         centre = lax.dynamic_slice_in_dim(columns, i * size, size, 1)
         inverse = _small_inverse(eye + scale[:, :, None] * centre * scale[:, None, :])
-        columns = columns * scale[:, None, :]
-        return p - jnp.einsum("bia,baj->bij", columns @ inverse, columns.swapaxes(1, 2))
+        columns = lax.optimization_barrier(columns * scale[:, None, :])
+        left = lax.optimization_barrier(_small_product(columns, inverse))
+        return p - _small_product(left, columns.swapaxes(1, 2))
 
     return lax.fori_loop(0, (n + short) // size, absorb, p)[:, :n, :n]
 

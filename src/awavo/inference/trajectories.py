@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -63,6 +64,11 @@ class Step(NamedTuple):
     theta_draws: Float[Array, "r p"]
 
 
+def _table(values: np.ndarray) -> Array:
+    """An index table that the compiler does not try to compute with: for a million sites that takes it minutes."""
+    return lax.optimization_barrier(jnp.asarray(values, jnp.int32))
+
+
 def _mapped(lattice: Lattice, flow: Flow) -> Flow:
     return lambda x, theta: flow(x.reshape(x.shape[0], *lattice.shape), theta).reshape(x.shape)
 
@@ -71,7 +77,7 @@ def tangents(
     lattice: Lattice, flow: Flow, x: Float[Array, "K I"], theta: Array
 ) -> tuple[Float[Array, "K I"], Float[Array, "K colours I"]]:
     """M(x) and its tangents along the probes, one for each colour."""
-    probes = (jnp.arange(lattice.num_colours)[:, None] == jnp.asarray(lattice.colour)).astype(x.dtype)
+    probes = (jnp.arange(lattice.num_colours)[:, None] == _table(lattice.colour)).astype(x.dtype)
     mapped = _mapped(lattice, flow)
 
     def push(probe):
@@ -123,7 +129,7 @@ def _tangent_step(
     misfit = jnp.sum(site_cost(lattice, flow, x, theta, data), 0)
     count = jnp.sum(data.weight > 0, 0)
     starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
-    within, colour = jnp.asarray(lattice.within, x.dtype), jnp.asarray(lattice.colour)
+    within, colour = jnp.asarray(lattice.within, x.dtype), _table(lattice.colour)
 
     def solve(sites):
         entry = colour[sites][:, None, :] * num_states + sites[:, :, None]
@@ -139,13 +145,13 @@ def _tangent_step(
         spread = smoothed_variance(jacobian, covariance, weights) if variance else weights[:0]
         return delta, multiplier[..., : 0 if not num_theta else None], spread
 
-    sites = jnp.asarray(lattice.patch_site)
+    sites = _table(lattice.patch_site)
     if groups > 1:
         parts = lax.map(solve, sites.reshape(groups, -1, sites.shape[1]))
         parts = [jnp.moveaxis(a, 0, 1).reshape(a.shape[1], len(sites), *a.shape[3:]) for a in parts]
     else:
         parts = solve(sites)
-    home = jnp.asarray(lattice.home)
+    home = _table(lattice.home)
     delta, multiplier, spread = (a.reshape(a.shape[0], sites.size, *a.shape[3:])[:, home] for a in parts)
     return _assemble(delta, multiplier, spread, defects, theta_precision, num_theta)
 

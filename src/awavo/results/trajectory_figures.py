@@ -14,11 +14,11 @@ __all__ = ["components_figure", "scaling_figure", "space_time_figure"]
 SITES_SHOWN = 200
 
 
-def _new(rows: int, columns: int, **options: Any) -> tuple[Any, Any]:
+def _new(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(layout="constrained", **options)
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    figure = Figure(layout="constrained", figsize=size)
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex=rows > 1)
 
 
 def space_time_figure(posterior: Mapping[str, np.ndarray]) -> Any:
@@ -31,7 +31,7 @@ def space_time_figure(posterior: Mapping[str, np.ndarray]) -> Any:
         panels = [("truth", truth, "viridis", None), *panels, ("error", mean - truth, "RdBu_r", 3.0)]
     else:
         panels.append(("deviation", posterior["std"][:, shown], "magma", None))
-    figure, axes = _new(1, len(panels), figsize=(3.6 * len(panels), 4.2))
+    figure, axes = _new(1, len(panels), (3.6 * len(panels), 4.2))
     limits = (float(np.min(panels[0][1])), float(np.max(panels[0][1])))
     for axis, (title, values, colours, symmetric) in zip(axes[0], panels, strict=True):
         low, high = (-symmetric, symmetric) if symmetric else limits if title != "deviation" else (None, None)
@@ -50,7 +50,7 @@ def components_figure(posterior: Mapping[str, np.ndarray], count: int = 6) -> An
     places = places if len(places) else np.arange(posterior["mean"].shape[1])
     places = places[np.linspace(0, len(places) - 1, min(count, len(places))).astype(int)]
     rows = -(-len(places) // 2)
-    figure, axes = _new(rows, 2, figsize=(9, 2.0 * rows), sharex=True)
+    figure, axes = _new(rows, 2, (9, 2.0 * rows))
     for axis, place in zip(axes.flat, places, strict=False):
         mean, std = posterior["mean"][:, place], posterior["std"][:, place]
         axis.fill_between(posterior["times"], mean - Z90 * std, mean + Z90 * std, alpha=0.3, label="90% interval")
@@ -66,7 +66,7 @@ def components_figure(posterior: Mapping[str, np.ndarray], count: int = 6) -> An
 
 def scaling_figure(summaries: Sequence[Mapping[str, Any]]) -> Any:
     """RMSE of the hidden components and solving time against the number of states."""
-    figure, axes = _new(1, 2, figsize=(9, 3.2))
+    figure, axes = _new(1, 2, (9, 3.2))
     sizes = np.array([s["states"] for s in summaries])
     known = [(s["states"], s["scores"]["rmse"]) for s in summaries if s.get("scores")]
     if known:

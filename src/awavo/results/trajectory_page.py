@@ -43,7 +43,7 @@ def read_inference(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     """The summary and the arrays of a folder."""
     try:
         summary = json.loads((folder / SUMMARY).read_text())
-        with np.load(folder / "posterior.npz", allow_pickle=False) as file:
+        with np.load(folder / "posterior.npz") as file:
             return summary, {name: file[name] for name in file.files}
     except (OSError, ValueError, KeyError) as error:
         raise RunFolderError(f"'{folder}' holds no readable inference ({error}): run `awavo infer` again.") from error

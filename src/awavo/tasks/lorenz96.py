@@ -102,7 +102,7 @@ def lorenz96_system(num_states: int, steps: int = 5, forcing: float = 8.0) -> di
 
 def lorenz96_settings(num_states: int, platform: str) -> int:
     """How many starts of segments to solve at once: few on a CPU, many where memory and cores are wide."""
-    return 9 if platform == "cpu" else int(min(max(num_states // 10, 256), 16384))
+    return 8 if platform == "cpu" else int(min(max(num_states // 10, 256), 16384))
 
 
 def twin_experiment(
