@@ -20,6 +20,7 @@ class AwavoConfig(OrpoDrConfig):
     clip_targets: str = setting("on", "keep the critics' targets within the return bounds", choices=("off", "on"))
     polyak: float = setting(0.05, "averaging rate of the target critics", low=0.0, high=1.0)
     discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
+    hidden: tuple[int, ...] = setting((64, 64), "sizes of actor's and critics' hidden layers", low=1, high=65_536)
     margin: float = setting(0.1, "share of each limit kept in reserve", low=0.0, high=1.0)
     window: int = setting(8, "finished episodes W in the constraint estimate", low=1, high=100_000)
     weight_initial: float = setting(0.5, "posterior: first weight of each constraint", low=0.0, high=1e6)
@@ -33,7 +34,7 @@ class AwavoConfig(OrpoDrConfig):
     )
 
     num_members: int = setting(5, "members of the ensemble p_D(theta)", low=1, high=1_000)
-    model_hidden: tuple[int, ...] = setting((64, 64), "sizes of the model's hidden layers", low=1, high=65_536)
+    model_hidden: tuple[int, ...] = setting((32, 32), "sizes of the model's hidden layers", low=1, high=65_536)
     model_activation: str = setting("relu", "activation of the model", choices=("relu", "silu", "tanh"))
     model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
     model_weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)

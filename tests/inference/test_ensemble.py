@@ -140,3 +140,16 @@ def test_telling_can_wait_until_the_states_are_known():
 
     for a, b in zip(*both(jax.random.key(0)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("hidden", "activation"), [((8,), "relu"), ((8, 6), "relu"), ((8, 8), "silu")])
+def test_folded_priors_change_no_prediction(hidden, activation):
+    model = ensemble(SPEC, 2, hidden, 1e-2, 0.0, prior_scale=0.7, activation=activation)
+    state = model.init(jax.random.key(0))
+    folded = model.fold(state)
+    assert (folded.priors == ()) == (activation == "relu")
+    obs = jax.random.normal(jax.random.key(1), (2, 50, 2))
+    action = jax.random.randint(jax.random.key(2), (50,), 0, 2)
+    plain, joined, bare = (jax.jit(model.predict)(s, obs, action) for s in (state, folded, state._replace(priors=())))
+    assert np.abs(plain.reward - bare.reward).max() > 0.01
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), plain, joined)

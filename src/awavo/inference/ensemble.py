@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.scipy.linalg import block_diag
 from jaxtyping import Array, Bool, Float, Int
 
 from awavo.networks import MLP, RunningStatistics, mlp, normalize
@@ -33,7 +34,7 @@ from awavo.types import ActionSpace, Discrete, EnvSpec
 __all__ = ["Ensemble", "EnsembleModel", "ModelBatch", "Prediction", "bootstrap_weights", "encode_action", "ensemble"]
 
 LOG_VARIANCE_RANGE = (-10.0, 1.0)
-PRIOR_HIDDEN = (16,)
+PRIOR_HIDDEN = (8,)
 
 
 class Pair(NamedTuple):
@@ -87,7 +88,8 @@ class EnsembleModel(NamedTuple):
     `observe` updates the scales from new transitions, `train_step` returns the ensemble and every member's loss, and
     `predict` takes observations with a member axis `[K, ..., d]` (each member continues its own future) and actions
     without one. `advance` and `tell` are its two halves: `(next_obs, std)`, and `(reward, costs, terminated)` of given
-    transitions, which can wait until all of them are known.
+    transitions, which can wait until all of them are known. `fold` puts the priors into the networks: the same
+    predictions for less work, not to be trained.
     """
 
     init: Callable[[Array], Ensemble]
@@ -96,6 +98,7 @@ class EnsembleModel(NamedTuple):
     predict: Callable[[Ensemble, Array, Array], Prediction]
     advance: Callable[[Ensemble, Array, Array], tuple[Array, Array]]
     tell: Callable[[Ensemble, Array, Array, Array], tuple[Array, Array, Array]]
+    fold: Callable[[Ensemble], Ensemble]
 
 
 def encode_action(space: ActionSpace, action: Array) -> Float[Array, "... a"]:
@@ -143,7 +146,7 @@ def ensemble(
     def init(key: Array) -> Ensemble:
         net_key, prior_key = jax.random.split(key)
         nets = draw(net_key, hidden, activation, 0.1)
-        priors = draw(prior_key, PRIOR_HIDDEN, "tanh", 1.0) if prior_scale > 0 else ()
+        priors = draw(prior_key, PRIOR_HIDDEN, activation, 1.0) if prior_scale > 0 else ()
         return Ensemble(
             nets,
             priors,
@@ -207,7 +210,24 @@ def ensemble(
         next_obs, std = advance(model, obs, action)
         return Prediction(next_obs, std, *tell(model, obs, action, next_obs))
 
-    return EnsembleModel(init, observe, train_step, predict, advance, tell)
+    def fold(model: Ensemble) -> Ensemble:
+        # Units of the prior pass through later layers by the identity, which a ReLU leaves alone.
+        if not model.priors or activation != "relu":
+            return model
+        join = jax.vmap(lambda net, prior: _beside(net, prior, prior_scale))
+        return model._replace(nets=Pair(*map(join, model.nets, model.priors)), priors=())
+
+    return EnsembleModel(init, observe, train_step, predict, advance, tell, fold)
+
+
+def _beside(net: MLP, prior: MLP, scale: float) -> MLP:
+    """One network for net + scale prior; the prior has one hidden layer."""
+    (first, last), (first_bias, last_bias) = prior.weights, prior.biases
+    through = [block_diag(weight, jnp.eye(first.shape[1])) for weight in net.weights[1:-1]]
+    weights = (jnp.hstack([net.weights[0], first]), *through, jnp.vstack([net.weights[-1], scale * last]))
+    padded = [jnp.append(bias, jnp.zeros_like(first_bias)) for bias in net.biases[1:-1]]
+    biases = (jnp.append(net.biases[0], first_bias), *padded, net.biases[-1] + scale * last_bias)
+    return MLP(weights, biases, net.activation)
 
 
 def change_scale(model: Ensemble) -> tuple[Float[Array, " d"], Float[Array, " d"]]:

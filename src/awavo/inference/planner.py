@@ -63,6 +63,7 @@ class Decision(NamedTuple):
 
 def ensemble_beliefs(dynamics: EnsembleModel, model: Ensemble) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`advance` and `tell` of a learnt ensemble."""
+    model = dynamics.fold(model)
 
     def advance(obs, action):
         return dynamics.advance(model, obs, action)[0], ()
