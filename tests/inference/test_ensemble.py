@@ -26,6 +26,11 @@ def batch_of(data, rows):
     return ModelBatch(as_float[0], action, as_float[1], as_float[2], as_float[3], terminated, bootstrap_weights(rows))
 
 
+def observed(model, state, data):
+    obs, _, reward, costs, next_obs, _ = (jnp.asarray(x, jnp.float32) for x in data)
+    return model.observe(state, obs, reward, costs, next_obs)
+
+
 @pytest.fixture(scope="module")
 def trained():
     data = world(np.random.default_rng(0), 1024)
@@ -33,7 +38,7 @@ def trained():
 
     @jax.jit
     def fit(key):
-        state = model.observe(model.init(key), jnp.asarray(data[0]), jnp.asarray(data[4], jnp.float32))
+        state = observed(model, model.init(key), data)
 
         def step(state, key):
             return model.train_step(state, batch_of(data, jax.random.randint(key, (MEMBERS, 128), 0, 1024)))
@@ -80,7 +85,7 @@ def test_each_member_learns_from_its_own_rows():
 
     @jax.jit
     def once(key):
-        state = model.observe(model.init(key), jnp.asarray(data[0]), jnp.asarray(data[4], jnp.float32))
+        state = observed(model, model.init(key), data)
         batch = batch_of(data, jnp.tile(jnp.arange(32), (2, 1)))
         weight = jnp.stack([jnp.ones(32), jnp.zeros(32)])
         return state.nets, model.train_step(state, batch._replace(weight=weight))[0].nets
@@ -111,7 +116,7 @@ def test_costs_and_states_are_learnt_by_networks_of_their_own():
 
     @jax.jit
     def once(bonus):
-        state = model.observe(model.init(jax.random.key(0)), jnp.asarray(data[0]), jnp.asarray(data[4], jnp.float32))
+        state = observed(model, model.init(jax.random.key(0)), data)
         batch = batch_of(data, jnp.tile(jnp.arange(32), (2, 1)))
         return model.train_step(state, batch._replace(costs=batch.costs + bonus))[0].nets
 
@@ -153,3 +158,22 @@ def test_folded_priors_change_no_prediction(hidden, activation):
     plain, joined, bare = (jax.jit(model.predict)(s, obs, action) for s in (state, folded, state._replace(priors=())))
     assert np.abs(plain.reward - bare.reward).max() > 0.01
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), plain, joined)
+
+
+def test_signals_of_any_size_are_learnt_alike():
+    """Rewards of a hundredth, smaller than what the priors add, are told as well as rewards of 1."""
+    data = list(world(np.random.default_rng(0), 1024))
+    data[2] = 0.01 * data[2]
+    model = ensemble(SPEC, 2, (32, 32), 3e-3, 0.0, prior_scale=0.1)
+
+    @jax.jit
+    def fit(key):
+        def step(state, key):
+            return model.train_step(state, batch_of(data, jax.random.randint(key, (2, 128), 0, 1024)))
+
+        return jax.lax.scan(step, observed(model, model.init(key), data), jax.random.split(key, 400))[0]
+
+    obs, action, reward, _, next_obs, _ = world(np.random.default_rng(1), 500)
+    every = [jnp.broadcast_to(jnp.asarray(x, jnp.float32), (2, 500, 2)) for x in (obs, next_obs)]
+    told = np.asarray(model.tell(fit(jax.random.key(0)), every[0], jnp.asarray(action), every[1])[0].mean(0))
+    assert np.abs(told - 0.01 * reward).mean() < 0.001

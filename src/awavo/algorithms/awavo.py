@@ -218,7 +218,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         replay = ring.add(state.orpo.replay, rollout)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs))
         model, judged = assess(dynamics, state.model, *flat)
-        model = dynamics.observe(model, flat[0], flat[2])
+        model = dynamics.observe(model, rollout.obs, rollout.reward, rollout.costs, rollout.next_obs)
         stored = jnp.minimum(replay.added, config.replay_capacity)
 
         def update(model, key):

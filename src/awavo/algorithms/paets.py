@@ -134,7 +134,7 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm:
 
     def learn(key: Array, state: PaetsState, rollout: Rollout) -> tuple[PaetsState, PaetsInfo]:
         replay = ring.add(state.replay, rollout)
-        model = dynamics.observe(state.model, rollout.obs, rollout.next_obs)
+        model = dynamics.observe(state.model, rollout.obs, rollout.reward, rollout.costs, rollout.next_obs)
         stored = jnp.minimum(replay.added, config.replay_capacity)
 
         def update(model, key):

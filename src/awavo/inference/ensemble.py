@@ -3,7 +3,7 @@ r"""A probabilistic ensemble: p(s', h, end | s, a, theta_k), k = 1..K, the membe
 .. code-block:: text
 
     s' - s ~ N(m_k(s, a), diag v_k(s, a)),   h = (reward, costs) = f_k(s, a, s'),   P(end) = sigmoid(e_k(s, a, s'))
-    loss_k = mean over rows of w_k { NLL(s' - s) + |h - f_k|^2 + BCE(end) }
+    loss_k = mean over rows of w_k { NLL(s' - s) + |h - f_k|^2 + BCE(end) }     s' - s and h in units of their deviation
 
 Two networks: one moves the state, one tells what the move meant. In one network the likelihood of the state, whose
 gradient grows as its variance shrinks, drowns the rest (measured on CartPole, 8,000 transitions: error of an indicator
@@ -35,6 +35,8 @@ __all__ = ["Ensemble", "EnsembleModel", "ModelBatch", "Prediction", "bootstrap_w
 
 LOG_VARIANCE_RANGE = (-10.0, 1.0)
 PRIOR_HIDDEN = (8,)
+# In standard deviations: contacts are rare and large, and one squared outlier would drown a batch.
+MAX_CHANGE = 10.0
 
 
 class Pair(NamedTuple):
@@ -45,13 +47,14 @@ class Pair(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """K networks with their fixed priors and optimizer, the scales of observations and of their changes, and trust."""
+    """K networks with their fixed priors and optimizer, the scales of what they take and tell, and trust."""
 
     nets: Pair
     priors: Pair | tuple[()]
     optimizer: Any
     obs_stats: RunningStatistics
     change_stats: RunningStatistics
+    signal_stats: RunningStatistics
     evidence: Float[Array, " K"]
     stretch: Float[Array, " d"]
 
@@ -83,7 +86,7 @@ class Prediction(NamedTuple):
 
 
 class EnsembleModel(NamedTuple):
-    """`init(key)`, `observe(ensemble, obs, next_obs)`, `train_step(ensemble, batch)`, `predict(ensemble, obs, action)`.
+    """`init(key)`, `observe(ensemble, obs, reward, costs, next_obs)`, `train_step(ensemble, batch)`, `predict(ensemble, obs, action)`.
 
     `observe` updates the scales from new transitions, `train_step` returns the ensemble and every member's loss, and
     `predict` takes observations with a member axis `[K, ..., d]` (each member continues its own future) and actions
@@ -93,7 +96,7 @@ class EnsembleModel(NamedTuple):
     """
 
     init: Callable[[Array], Ensemble]
-    observe: Callable[[Ensemble, Array, Array], Ensemble]
+    observe: Callable[[Ensemble, Array, Array, Array, Array], Ensemble]
     train_step: Callable[[Ensemble, ModelBatch], tuple[Ensemble, Array]]
     predict: Callable[[Ensemble, Array, Array], Prediction]
     advance: Callable[[Ensemble, Array, Array], tuple[Array, Array]]
@@ -153,14 +156,16 @@ def ensemble(
             optimizer.init(nets),
             running_statistics(dim),
             running_statistics(dim),
+            running_statistics(1 + num_costs),
             jnp.zeros(num_members),
             jnp.ones(dim),
         )
 
-    def observe(model: Ensemble, obs: Float[Array, "... d"], next_obs: Float[Array, "... d"]) -> Ensemble:
+    def observe(model: Ensemble, obs: Array, reward: Array, costs: Array, next_obs: Array) -> Ensemble:
         return model._replace(
             obs_stats=update_statistics(model.obs_stats, obs),
             change_stats=update_statistics(model.change_stats, next_obs - obs),
+            signal_stats=update_statistics(model.signal_stats, jnp.concatenate([reward[..., None], costs], -1)),
         )
 
     def encode(model: Ensemble, obs: Array, action: Array) -> Array:
@@ -177,16 +182,17 @@ def ensemble(
         return mean, low + jax.nn.softplus(high - jax.nn.softplus(high - raw) - low)
 
     def meaning(nets: Pair, priors: Any, model: Ensemble, obs: Array, action: Array, next_obs: Array) -> Array:
-        """Reward, costs, and the logit of the end."""
+        """Standardised reward and costs, and the logit of the end."""
         features = jnp.concatenate([encode(model, obs, action), normalize(model.obs_stats, next_obs)], -1)
         return with_prior(nets.signals, priors and priors.signals, features)
 
     def member_loss(nets: Pair, priors: Any, model: Ensemble, batch: ModelBatch) -> Float[Array, ""]:
         mean, log_variance = change(nets, priors, model, batch.obs, batch.action)
-        moved = standardize(model, batch.next_obs - batch.obs)
+        moved = jnp.clip(standardize(model.change_stats, batch.next_obs - batch.obs), -MAX_CHANGE, MAX_CHANGE)
         surprise = 0.5 * jnp.sum((moved - mean) ** 2 * jnp.exp(-log_variance) + log_variance, -1)
         told = meaning(nets, priors, model, batch.obs, batch.action, batch.next_obs)
-        misfit = (told[..., 0] - batch.reward) ** 2 + jnp.sum((told[..., 1:-1] - batch.costs) ** 2, -1)
+        signals = standardize(model.signal_stats, jnp.concatenate([batch.reward[..., None], batch.costs], -1))
+        misfit = jnp.sum((told[..., :-1] - signals) ** 2, -1)
         ending = optax.sigmoid_binary_cross_entropy(told[..., -1], batch.terminated.astype(jnp.float32))
         return jnp.mean(batch.weight * (surprise + misfit + ending))
 
@@ -199,12 +205,14 @@ def ensemble(
 
     def advance(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> tuple[Array, Array]:
         mean, log_variance = jax.vmap(change, (0, 0, None, 0, None))(model.nets, model.priors, model, obs, action)
-        shift, scale = change_scale(model)
+        shift, scale = spread(model.change_stats)
         return obs + shift + scale * mean, scale * model.stretch * jnp.exp(0.5 * log_variance)
 
     def tell(model: Ensemble, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
         told = jax.vmap(meaning, (0, 0, None, 0, None, 0))(model.nets, model.priors, model, obs, action, next_obs)
-        return told[..., 0], told[..., 1:-1], jax.nn.sigmoid(told[..., -1])
+        shift, scale = spread(model.signal_stats)
+        signals = shift + scale * told[..., :-1]
+        return signals[..., 0], signals[..., 1:], jax.nn.sigmoid(told[..., -1])
 
     def predict(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> Prediction:
         next_obs, std = advance(model, obs, action)
@@ -230,14 +238,14 @@ def _beside(net: MLP, prior: MLP, scale: float) -> MLP:
     return MLP(weights, biases, net.activation)
 
 
-def change_scale(model: Ensemble) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Mean and deviation of the observations' changes, 1 where they never vary."""
-    count, mean, deviation = model.change_stats
+def spread(stats: RunningStatistics) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Mean and deviation, 1 where nothing ever varied."""
+    count, mean, deviation = stats
     variance = deviation / jnp.maximum(count, 1.0)
     return mean, jnp.where(variance > 1e-12, jnp.sqrt(jnp.maximum(variance, 1e-12)), 1.0)
 
 
-def standardize(model: Ensemble, change: Float[Array, "... d"]) -> Float[Array, "... d"]:
-    """Scale changes to mean 0 and deviation 1."""
-    shift, scale = change_scale(model)
-    return (change - shift) / scale
+def standardize(stats: RunningStatistics, values: Float[Array, "... n"]) -> Float[Array, "... n"]:
+    """Scale to mean 0 and deviation 1."""
+    shift, scale = spread(stats)
+    return (values - shift) / scale
