@@ -99,7 +99,7 @@ def _interpolation(times: np.ndarray, span: float, num_knots: int) -> tuple[np.n
     return values, rates
 
 
-def _turn(q: Float[Array, 4 * n], rates: Float[Array, 3 * n], dt: float) -> Float[Array, 4 * n]:
+def _turn(q: Float[Array, "4 ..."], rates: Float[Array, "3 ..."], dt: float) -> Float[Array, "4 ..."]:
     w, x, y, z = q
     p, r, s = rates
     drift = jnp.stack([-x * p - y * r - z * s, w * p + y * s - z * r, w * r - x * s + z * p, w * s + x * r - y * p])
@@ -134,7 +134,8 @@ def flight_planner(
         knots = candidates.reshape(-1, config.num_knots, 3)
         columns = jnp.transpose(knots, (1, 2, 0))[:, None, :, None]
         offset, rate = (
-            sum(m[:, k, None, None, None] * columns[k] for k in range(config.num_knots)) for m in interpolation
+            sum((m[:, k, None, None, None] * columns[k] for k in range(config.num_knots)), jnp.zeros(()))
+            for m in interpolation
         )
         times = time + config.dt * jnp.arange(config.horizon + 1)
         true, lead = reference(times, params), reference(times + config.lead, params)

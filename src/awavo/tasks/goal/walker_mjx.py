@@ -90,6 +90,6 @@ def walker_mjx(
         done = out.terminated | out.truncated
         moved = (data.qpos, data.qvel, data.qacc_warmstart)
         start = (rest.qpos, rest.qvel, jnp.zeros_like(rest.qacc_warmstart))
-        return WalkerState(task, *(jnp.where(done, a, b) for a, b in zip(start, moved, strict=True))), out
+        return WalkerState(task, *jax.tree.map(lambda a, b: jnp.where(done, a, b), start, moved)), out
 
     return Env(spec, params, reset, step)
