@@ -96,13 +96,14 @@ def test_the_floor_holds_and_is_felt():
 
 def test_yaw_of_the_start_turns_the_flight():
     env = drone()
-    state, _ = env.reset(jax.random.key(0), env.params)
+    state, _ = jax.jit(env.reset)(jax.random.key(0), env.params)
+    step = jax.jit(env.step)
     action = jnp.array([0.3, 0.1, 0.0, 0.2])
     moved = []
     for yaw in (0.0, np.pi / 2):
         s = state._replace(inner=state.inner._replace(goal=state.inner.goal._replace(
             layout=state.inner.goal.layout._replace(yaw=jnp.float32(yaw), start=jnp.zeros(2)))))  # fmt: skip
         for _ in range(5):
-            s, out = env.step(jax.random.key(1), s, action, env.params)
+            s, out = step(jax.random.key(1), s, action, env.params)
         moved.append(np.asarray(out.obs[0:3]))
     np.testing.assert_allclose(moved[0], moved[1], atol=1e-4)

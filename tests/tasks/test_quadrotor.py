@@ -98,7 +98,7 @@ def test_gusts_have_the_deviation_asked_for(dt):
         state = jax.vmap(lambda k, s: step_gusts(k, s, dt, params))(keys, state)
         return state, jnp.mean(jax.vmap(lambda s: gusts(s, params))(state) ** 2, 0)
 
-    start = jax.vmap(start_gusts)(jax.random.split(jax.random.key(0), 8192))
+    start = jax.jit(jax.vmap(start_gusts))(jax.random.split(jax.random.key(0), 8192))
     _, squares = jax.jit(lambda s: jax.lax.scan(advance, s, jax.random.split(jax.random.key(1), steps)))(start)
     np.testing.assert_allclose(np.sqrt(np.asarray(squares)[-1]), 2.0, rtol=0.03)
     np.testing.assert_allclose(np.sqrt(np.asarray(squares).mean(0)), 2.0, rtol=0.03)

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from awavo.errors import InputError
 from awavo.tasks.base import check_limits, lazily
 from awavo.tasks.goal.lidar import BINS, compass, lidar_plane
-from awavo.tasks.goal.rules import GoalParams, GoalState, check_layout, sample_layout, score
+from awavo.tasks.goal.rules import MAX_SHAPED, GoalParams, GoalState, check_layout, sample_layout, score
 from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker, skip_sensors
 from awavo.tasks.host_core import HostEnv, HostStep
 from awavo.types import Box, EnvSpec, Timestep
@@ -93,21 +93,28 @@ def advance_task(
     state: Walking,
     base: Float[Array, " 3"],
     sensors: Float[Array, " 31"],
+    broken: Bool[Array, ""],
     rest: Float[Array, " 31"],
     params: GoalParams,
     num_hazards: int,
     horizon: int,
 ) -> tuple[Walking, Timestep]:
-    """One step of the rules after the physics has come to `base`; episodes that end start again at once."""
+    """One step of the rules after the physics has come to `base`; episodes that end start again at once.
+
+    Where the physics is `broken` (it diverged), the episode terminates with reward -10 and cost 1, as in GUARD.
+    """
     step_key, reset_key = jax.random.split(key)
+    base, sensors = jnp.where(broken, 0.0, base), jnp.where(broken, rest, sensors)
     goal, found = score(step_key, state.goal, walker_pose(base, state.goal)[0], params, three_d=False)
+    reward, cost = jnp.where(broken, -MAX_SHAPED, found.reward), jnp.where(broken, 1.0, found.cost)
     obs = walker_obs(base, sensors, goal)
     time = state.time + 1
-    truncated = (time >= horizon) & ~found.stuck
-    over = found.stuck | truncated
+    terminated = found.stuck | broken
+    truncated = (time >= horizon) & ~terminated
+    over = terminated | truncated
     fresh = partial(start_task, sensors=rest, params=params, num_hazards=num_hazards)
     state, shown = lazily(reset_key, over, lambda k: fresh(k), (Walking(goal, time), obs))
-    return state, Timestep(shown, found.reward, found.cost[None], found.stuck, truncated, obs)
+    return state, Timestep(shown, reward, cost[None], terminated, truncated, obs)
 
 
 class WalkerBackend:
@@ -126,6 +133,9 @@ class WalkerBackend:
         self._controls = [data.ctrl for data in self._datas]
         self._places = [data.qpos for data in self._datas]
         self._felt = [data.sensordata for data in self._datas]
+        self._warnings = [data.warning.number for data in self._datas]
+        kinds = self._mujoco.mjtWarning
+        self._bad = [int(k) for k in (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC)]
         self._stand(range(num_envs))
         self._rest = np.array(self._datas[0].sensordata, np.float32)
         self._shares = [range(i, num_envs, threads) for i in range(min(threads, num_envs))]
@@ -156,8 +166,9 @@ class WalkerBackend:
         else:
             list(self._pool.map(self._walk, self._shares))
         base, sensors = np.array(self._places, np.float32)[:, :3], np.array(self._felt, np.float32)
+        broken = np.array(self._warnings)[:, self._bad].any(1)
         with jax.default_device(self._device):
-            self._keys, self._state, out = self._advance(self._keys, self._state, base, sensors)
+            self._keys, self._state, out = self._advance(self._keys, self._state, base, sensors, broken)
         out = jax.tree.map(np.array, out)
         self._stand(np.flatnonzero(out.terminated | out.truncated))
         return HostStep(out.obs, out.reward, out.costs, out.terminated, out.truncated, out.final_obs)
@@ -191,9 +202,9 @@ class WalkerBackend:
 
 
 def _split_and(advance: Any) -> Any:
-    def run(key, state, base, sensors):
+    def run(key, state, base, sensors, broken):
         key, step_key = jax.random.split(key)
-        return key, *advance(step_key, state, base, sensors)
+        return key, *advance(step_key, state, base, sensors, broken)
 
     return run
 
