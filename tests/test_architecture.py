@@ -16,7 +16,7 @@ ALLOWED = {
     "training": {"algorithms", "tasks"},
     "results": set(),
     "formal": {"algorithms", "inference", "transport", "tasks", "training"},
-    "control": {"inference", "tasks", "transport"},
+    "control": {"algorithms", "inference", "networks", "tasks", "transport"},
     "deploy": {"control", "inference", "networks", "tasks", "transport"},
     "types": set(),
     "errors": set(),

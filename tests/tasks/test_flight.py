@@ -23,6 +23,11 @@ def env():
 
 
 @pytest.fixture(scope="module")
+def start(env):
+    return jax.jit(env.reset)
+
+
+@pytest.fixture(scope="module")
 def flights(env):
     """FT0 to FT3 with the same keys under the tracking law: states and results [task, T, ...]."""
 
@@ -74,15 +79,16 @@ def test_the_filter_follows_the_force(flights):
     assert np.sqrt((miss[25:] ** 2).mean()) < 0.5 * np.sqrt((state.true_force[25:] ** 2).mean())
 
 
-def test_the_second_mark_lies_in_wind_and_near_an_obstacle(env):
-    state, _ = env.reset(jax.random.key(1), env.params)
+def test_the_second_mark_lies_in_wind_and_near_an_obstacle(env, start):
+    state, _ = start(jax.random.key(1), env.params)
     mark = lissajous(mark_time(2, env.params), env.params).position
     assert zone_share(mark, mark, env.params) > 0.95
     assert 0.25 <= clearance(state.inner.forest, mark, env.params) < 0.3
 
 
-def test_costs_by_hand(env):
-    state, _ = env.reset(jax.random.key(2), env.params)
+def test_costs_by_hand(env, start):
+    step = jax.jit(env.step)
+    state, _ = start(jax.random.key(2), env.params)
     forest = state.inner.forest
 
     def at(gap, tilt=0.0):
@@ -90,7 +96,7 @@ def test_costs_by_hand(env):
         attitude = jnp.array([np.cos(tilt / 2), np.sin(tilt / 2), 0.0, 0.0], jnp.float32)
         body = state.inner.body._replace(position=place, velocity=jnp.zeros(3), attitude=attitude)
         hover = jnp.array([9.81, 0.0, 0.0, 0.0])
-        _, out = env.step(jax.random.key(0), state._replace(inner=state.inner._replace(body=body)), hover, env.params)
+        _, out = step(jax.random.key(0), state._replace(inner=state.inner._replace(body=body)), hover, env.params)
         return np.asarray(out.costs), bool(out.terminated)
 
     assert COST_NAMES == ("clearance", "envelope")
@@ -109,7 +115,7 @@ def test_the_checker_is_content():
 
 def test_four_motors_and_snap():
     env = make_task("quadrotor", actuation="motors", reference="snap", task="FT0")
-    state, _ = env.reset(jax.random.key(0), env.params)
+    state, _ = jax.jit(env.reset)(jax.random.key(0), env.params)
     start = float(state.inner.body.position[2])
     for _ in range(10):
         state, _ = jax.jit(env.step)(jax.random.key(0), state, jnp.full(4, 0.3), env.params)

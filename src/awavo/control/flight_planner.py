@@ -6,7 +6,8 @@ r"""AWaVO as a tracking controller: inference over detours from the reference, o
     2  K detours (knots of an offset to the reference): none, the shifted posterior's with noise, bumps from the prior
     3  the tracking law follows each detoured reference inside the model of each draw, H steps of 50 ms
     4  R: -|e| - w |e'| against the TRUE reference; G_1: clearance below a margin; G_2: tilt above a margin
-    5  log p(O | z) = log mean_m exp( (R_m - w_1 G_1m - w_2 G_2m) / lambda ),  w_k ~ p(O | z_k)^(1/T)
+    5  log p(O | z) = log mean_m exp( (R_m - w_1 G_1m - w_2 G_2m) / lambda ),  w_k ~ p(O | z_k)^(1/T);
+       with ORPO-DR's critics (control/flight_value.py) the sums go on behind the horizon: + E Z^i(s_H, a_H)
     6  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
     7  act: the tracking law towards the mean detour of q
 
@@ -25,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, draw_members
+from awavo.control.flight_value import FlightValue, features, terminal_value, value_quantiles
 from awavo.control.tracking import Gains, track
 from awavo.inference.wvi import effective_sample_size, move_particles, tempered_weights
 from awavo.tasks.quadrotor.body import Body, body_drag, rotate, thrust_axis
@@ -33,7 +35,15 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefFn, RefState
 from awavo.transport.defining import Linear
 
-__all__ = ["DEFAULT", "FlightDecision", "FlightPlanner", "PlannerConfig", "flight_planner", "start_detours"]
+__all__ = [
+    "DEFAULT",
+    "FlightDecision",
+    "FlightPlanner",
+    "PlannerConfig",
+    "flight_planner",
+    "flight_signals",
+    "start_detours",
+]
 
 
 class PlannerConfig(NamedTuple):
@@ -67,7 +77,10 @@ DEFAULT, GAINS = PlannerConfig(), Gains()
 
 
 class FlightDecision(NamedTuple):
-    """The action now, the posterior, the model's own commands along the mean detour, and how it came about."""
+    """The action now, the posterior, the model's own commands along the mean detour, and how it came about.
+
+    `outlook` are ORPO-DR's quantiles of the discounted sums of R, G_1, G_2 from here on; without critics none.
+    """
 
     action: Float[Array, " 4"]
     detours: Float[Array, "P D"]
@@ -77,6 +90,7 @@ class FlightDecision(NamedTuple):
     effective_size: Float[Array, ""]
     distance: Float[Array, ""]
     clearance: Float[Array, ""]
+    outlook: Float[Array, "3 M"]
 
 
 FlightPlanner = Callable[[Array, Body, Array, Belief, Array, Forest], FlightDecision]
@@ -99,7 +113,7 @@ def _interpolation(times: np.ndarray, span: float, num_knots: int) -> tuple[np.n
     return values, rates
 
 
-def _turn(q: Float[Array, 4 * n], rates: Float[Array, 3 * n], dt: float) -> Float[Array, 4 * n]:
+def _turn(q: Float[Array, "4 ..."], rates: Float[Array, "3 ..."], dt: float) -> Float[Array, "4 ..."]:
     w, x, y, z = q
     p, r, s = rates
     drift = jnp.stack([-x * p - y * r - z * s, w * p + y * s - z * r, w * r - x * s + z * p, w * s + x * r - y * p])
@@ -107,8 +121,27 @@ def _turn(q: Float[Array, 4 * n], rates: Float[Array, 3 * n], dt: float) -> Floa
     return q / jnp.sqrt(jnp.sum(q**2, 0))
 
 
+def flight_signals(
+    error: Float[Array, " *n"],
+    drift: Float[Array, " *n"],
+    gap: Float[Array, " *n"],
+    up: Float[Array, " *n"],
+    params: QuadrotorParams,
+    config: PlannerConfig,
+) -> Float[Array, "3 ..."]:
+    """R, G_1, G_2 a second: position and velocity error, clearance below and tilt (cosine `up`) above the margins."""
+    near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
+    near = near + 20.0 * (gap < params.collision_radius)
+    tilt = jnp.maximum(jnp.cos(config.tilt_margin) - up, 0.0)
+    return jnp.stack([-error - config.velocity_weight * drift, near, tilt])
+
+
 def flight_planner(
-    params: QuadrotorParams, reference: RefFn, config: PlannerConfig = DEFAULT, gains: Gains = GAINS
+    params: QuadrotorParams,
+    reference: RefFn,
+    config: PlannerConfig = DEFAULT,
+    gains: Gains = GAINS,
+    value: FlightValue | None = None,
 ) -> FlightPlanner:
     """Build `decide(key, body, time, belief, detours, forest) -> FlightDecision`; `params` are the nominal ones."""
     num, members, span = config.num_detours, config.num_members, config.horizon * config.dt
@@ -134,7 +167,8 @@ def flight_planner(
         knots = candidates.reshape(-1, config.num_knots, 3)
         columns = jnp.transpose(knots, (1, 2, 0))[:, None, :, None]
         offset, rate = (
-            sum(m[:, k, None, None, None] * columns[k] for k in range(config.num_knots)) for m in interpolation
+            sum((m[:, k, None, None, None] * columns[k] for k in range(config.num_knots)), jnp.zeros(()))
+            for m in interpolation
         )
         times = time + config.dt * jnp.arange(config.horizon + 1)
         true, lead = reference(times, params), reference(times + config.lead, params)
@@ -150,7 +184,7 @@ def flight_planner(
     def drag_of(velocity, attitude):
         return rotate(attitude, body_drag(attitude, velocity, 1.0, params))
 
-    def imagine(body, time, theta, believed, candidates, forest):
+    def imagine(body, time, theta, believed, candidates, forest, every):
         """Rewards and costs [3, M, K] of following each detour under each draw, commands and least clearance."""
         wide = (members, num)
 
@@ -176,10 +210,7 @@ def flight_planner(
             gap = clearance(forest, p, params)
             error = jnp.sqrt(jnp.sum((place - p) ** 2, 0))
             drift = jnp.sqrt(jnp.sum((speed - v) ** 2, 0))
-            near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
-            near = near + 20.0 * (gap < params.collision_radius)
-            tilt = jnp.maximum(jnp.cos(config.tilt_margin) - thrust_axis(q)[2], 0.0)
-            signals = jnp.stack([-error - config.velocity_weight * drift, near, tilt])
+            signals = flight_signals(error, drift, gap, thrust_axis(q)[2], params, config)
             return (p, v, q, w, total + config.dt * signals, jnp.minimum(least, gap)), command[:, 0, 0]
 
         start = (
@@ -187,8 +218,18 @@ def flight_planner(
             jnp.zeros((3, *wide)),
             jnp.full(wide, 1e3),
         )
-        (_, _, _, _, total, least), commands = jax.lax.scan(step, start, wanted_along(time, candidates))
-        return total, commands, least
+        (p, v, q, w, total, least), commands = jax.lax.scan(step, start, wanted_along(time, candidates))
+        return total, commands, least, beyond(p, v, q, w, time + span, believed, every)
+
+    def beyond(p, v, q, w, time, believed, forest):
+        """What the critics expect of the states [3, M, K] at the end of the horizon, under the tracking law."""
+        if value is None:
+            return 0.0
+        undo, _ = push_of(believed, drag_of(v, q))
+        wanted = jax.tree.map(lambda x: x[:, None, None], reference(time, params))
+        command = track(p, v, q, wanted, undo, params.gravity, gains)
+        seen = features(p, v, q, w, time, believed[:3, 0, 0], forest, reference, params)
+        return terminal_value(value, seen, command, (config.clearance_weight, config.tilt_weight))
 
     def near_path(forest, time):
         """The cylinders nearest to the reference of the horizon: no candidate comes close to any other."""
@@ -198,14 +239,14 @@ def flight_planner(
         return Forest(*(column[chosen] for column in forest))
 
     def decide(key, body, time, belief, detours, forest):
-        forest = near_path(forest, time)
+        every, forest = forest, near_path(forest, time)
         member_key, propose_key, slice_key = jax.random.split(key, 3)
         shifted = jnp.einsum("jk,pkc->pjc", shift, detours.reshape(-1, config.num_knots, 3)).reshape(detours.shape)
         theta = draw_members(member_key, belief, members)
         candidates = propose(propose_key, shifted)
-        total, commands, least = imagine(body, time, theta, belief.mean, candidates, forest)
-        value = total[0] - config.clearance_weight * total[1] - config.tilt_weight * total[2]
-        log_likelihood = jax.nn.logsumexp(value / config.temperature, 0) - jnp.log(members)
+        total, commands, least, later = imagine(body, time, theta, belief.mean, candidates, forest, every)
+        utility = total[0] - config.clearance_weight * total[1] - config.tilt_weight * total[2] + later
+        log_likelihood = jax.nn.logsumexp(utility / config.temperature, 0) - jnp.log(members)
         weights, _ = tempered_weights(log_likelihood, config.effective_share * num)
         slices = jax.random.normal(slice_key, (config.num_slices, detours.shape[1]))
         moved, left = move_particles(
@@ -214,8 +255,12 @@ def flight_planner(
         wanted = jax.tree.map(lambda x: x[0, :, 0, 0], wanted_along(time, moved.mean(0))[0])
         push, _ = push_of(belief.mean, drag_of(body.velocity, body.attitude))
         action = track(body.position, body.velocity, body.attitude, wanted, push, params.gravity, gains)
-        return FlightDecision(
-            action, moved, commands, log_likelihood, weights, effective_sample_size(weights), left, least[:, 0].min()
-        )
+        outlook = jnp.zeros((3, 0))
+        if value is not None:
+            now = (body.position, body.velocity, body.attitude, body.rates)
+            seen = features(*now, time, belief.mean[:3], every, reference, params)
+            outlook = value_quantiles(value, seen, action)
+        size, nearest = effective_sample_size(weights), least[:, 0].min()
+        return FlightDecision(action, moved, commands, log_likelihood, weights, size, left, nearest, outlook)
 
     return decide

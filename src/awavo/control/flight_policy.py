@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, start_belief, update_belief
 from awavo.control.flight_planner import DEFAULT, FlightDecision, PlannerConfig, flight_planner, start_detours
+from awavo.control.flight_value import FlightValue
 from awavo.control.tracking import Gains, track
 from awavo.tasks.base import check_choice
 from awavo.tasks.quadrotor.body import body_drag, rotate
@@ -36,10 +37,13 @@ def start_memory(config: PlannerConfig = DEFAULT) -> FlightMemory:
 
 
 def awavo_step(
-    nominal: QuadrotorParams, reference: RefFn = lissajous, config: PlannerConfig = DEFAULT
+    nominal: QuadrotorParams,
+    reference: RefFn = lissajous,
+    config: PlannerConfig = DEFAULT,
+    value: FlightValue | None = None,
 ) -> Callable[[Array, FlightState, FlightMemory], tuple[FlightDecision, FlightMemory]]:
     """Build one step of the controller: take in the last measurement, then decide."""
-    decide = flight_planner(nominal, reference, config)
+    decide = flight_planner(nominal, reference, config, value=value)
 
     def step(key, state, memory):
         body = state.body

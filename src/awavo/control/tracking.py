@@ -33,7 +33,7 @@ class Gains(NamedTuple):
     max_thrust: float = 20.0
 
 
-def limit_tilt(a: Float[Array, 3 * n], max_tilt: float) -> Float[Array, 3 * n]:
+def limit_tilt(a: Float[Array, "3 ..."], max_tilt: float) -> Float[Array, "3 ..."]:
     """Shorten the horizontal part of a wanted acceleration until its tilt is within bounds."""
     up = jnp.maximum(a[2], 1.0)
     flat = jnp.sqrt(a[0] ** 2 + a[1] ** 2)
@@ -42,14 +42,14 @@ def limit_tilt(a: Float[Array, 3 * n], max_tilt: float) -> Float[Array, 3 * n]:
 
 
 def track(
-    position: Float[Array, 3 * n],
-    velocity: Float[Array, 3 * n],
-    attitude: Float[Array, 4 * n],
+    position: Float[Array, "3 ..."],
+    velocity: Float[Array, "3 ..."],
+    attitude: Float[Array, "4 ..."],
     wanted: RefState,
-    push: Float[Array, 3 * n],
+    push: Float[Array, "3 ..."],
     gravity: float,
     gains: Gains,
-) -> Float[Array, 4 * n]:
+) -> Float[Array, "4 ..."]:
     """Return thrust per mass and body rates; `push` is the acceleration by external force and drag to be undone."""
     shape = (3, *[1] * (position.ndim - 1))
     weight = gravity * jnp.array([0.0, 0.0, 1.0]).reshape(shape)

@@ -105,10 +105,10 @@ class OffboardLink:
         q, w, p = (latest[name][1] for name in ("attitude", "rates", "place"))
         age = time.monotonic() - min(stamp for stamp, _ in latest.values())
         return VehicleState(
-            flip_vector([p.position.north_m, p.position.east_m, p.position.down_m]),
-            flip_vector([p.velocity.north_m_s, p.velocity.east_m_s, p.velocity.down_m_s]),
-            flip_attitude([q.w, q.x, q.y, q.z]),
-            flip_vector([w.roll_rad_s, w.pitch_rad_s, w.yaw_rad_s]),
+            flip_vector(np.array([p.position.north_m, p.position.east_m, p.position.down_m])),
+            flip_vector(np.array([p.velocity.north_m_s, p.velocity.east_m_s, p.velocity.down_m_s])),
+            flip_attitude(np.array([q.w, q.x, q.y, q.z])),
+            flip_vector(np.array([w.roll_rad_s, w.pitch_rad_s, w.yaw_rad_s])),
             age,
         )
 

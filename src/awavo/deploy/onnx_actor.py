@@ -8,7 +8,7 @@ import numpy as np
 
 from awavo.errors import InputError, MissingExtraError
 from awavo.networks.mlp import MLP
-from awavo.types import ActionSpace, Discrete
+from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = ["ActorParts", "actor_onnx", "find_actor", "run_onnx"]
 
@@ -68,22 +68,22 @@ def actor_onnx(parts: ActorParts) -> bytes:
     x = node("Div", node("Sub", "obs", constant("mean", parts.mean)), constant("std", parts.std))
     x = node("Clip", x, constant("low", -10.0), constant("high", 10.0))
     layers = list(zip(parts.net.weights, parts.net.biases, strict=True))
-    discrete = isinstance(parts.space, Discrete)
+    space = parts.space
     for i, (weight, bias) in enumerate(layers):
         weight, bias = np.asarray(weight), np.asarray(bias)
-        if i == len(layers) - 1 and not discrete:  # of means and spreads only the means are needed
-            weight, bias = weight[:, : parts.space.dim], bias[: parts.space.dim]
+        if i == len(layers) - 1 and isinstance(space, Box):  # of means and spreads only the means are needed
+            weight, bias = weight[:, : space.dim], bias[: space.dim]
         x = node("Add", node("MatMul", x, constant(f"w{i}", weight)), constant(f"b{i}", bias))
         if i < len(layers) - 1:
             x = node(ACTIVATIONS[parts.net.activation], x)
-    if discrete:
+    if isinstance(space, Discrete):
         nodes.append(helper.make_node("ArgMax", [x], ["action"], axis=-1, keepdims=0))
         output = helper.make_tensor_value_info("action", onnx.TensorProto.INT64, ["B"])
     else:
-        low, high = np.array(parts.space.low), np.array(parts.space.high)
+        low, high = np.array(space.low), np.array(space.high)
         scaled = node("Mul", node("Tanh", x), constant("half", (high - low) / 2))
         nodes.append(helper.make_node("Add", [scaled, constant("centre", (high + low) / 2)], ["action"]))
-        output = helper.make_tensor_value_info("action", onnx.TensorProto.FLOAT, ["B", parts.space.dim])
+        output = helper.make_tensor_value_info("action", onnx.TensorProto.FLOAT, ["B", space.dim])
     given = helper.make_tensor_value_info("obs", onnx.TensorProto.FLOAT, ["B", len(parts.mean)])
     graph = helper.make_graph(nodes, "actor", [given], [output], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)

@@ -112,7 +112,7 @@ class SimulatedVehicle:
             kind = message.get_type()
             if kind == "SET_ATTITUDE_TARGET" and message.type_mask & 128:
                 self.arrivals.append(time.monotonic())
-                rates = flip_vector([message.body_roll_rate, message.body_pitch_rate, message.body_yaw_rate])
+                rates = flip_vector(np.array([message.body_roll_rate, message.body_pitch_rate, message.body_yaw_rate]))
                 thrust = thrust_per_mass(message.thrust, self.params.mass, self.params.thrust_max)
                 wanted = np.array([thrust, *rates])
                 if np.isfinite(wanted).all():

@@ -23,8 +23,8 @@ def _scene(record: dict[str, Any]) -> tuple[Any, Any]:
 
     path = np.asarray(record["path"]["position"])
     target = np.asarray(record["path"]["target"])
-    figure = Figure(figsize=(7.2, 4.8), layout="tight")
-    axes: Any = figure.add_subplot(projection="3d")
+    figure = Figure(figsize=(7.2, 4.8))
+    axes: Any = figure.add_axes((0.02, 0.02, 0.92, 0.9), projection="3d")
     angles = np.linspace(0, 2 * np.pi, 13)
     low, high = np.minimum(path.min(0), target.min(0)) - 0.8, np.maximum(path.max(0), target.max(0)) + 0.8
     for c in record.get("cylinders", []):

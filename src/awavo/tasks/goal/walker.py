@@ -9,7 +9,7 @@ are the same everywhere, so one compiled model serves all environments. With bas
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from awavo.errors import InputError
 from awavo.tasks.base import check_limits, lazily
 from awavo.tasks.goal.lidar import BINS, compass, lidar_plane
-from awavo.tasks.goal.rules import GoalParams, GoalState, check_layout, sample_layout, score
-from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker
+from awavo.tasks.goal.rules import MAX_SHAPED, GoalParams, GoalState, check_layout, sample_layout, score
+from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker, skip_sensors
 from awavo.tasks.host_core import HostEnv, HostStep
 from awavo.types import Box, EnvSpec, Timestep
 
@@ -93,47 +93,64 @@ def advance_task(
     state: Walking,
     base: Float[Array, " 3"],
     sensors: Float[Array, " 31"],
+    broken: Bool[Array, ""],
     rest: Float[Array, " 31"],
     params: GoalParams,
     num_hazards: int,
     horizon: int,
 ) -> tuple[Walking, Timestep]:
-    """One step of the rules after the physics has come to `base`; episodes that end start again at once."""
+    """One step of the rules after the physics has come to `base`; episodes that end start again at once.
+
+    Where the physics is `broken` (it diverged), the episode terminates with reward -10 and cost 1, as in GUARD.
+    """
     step_key, reset_key = jax.random.split(key)
+    base, sensors = jnp.where(broken, 0.0, base), jnp.where(broken, rest, sensors)
     goal, found = score(step_key, state.goal, walker_pose(base, state.goal)[0], params, three_d=False)
+    reward, cost = jnp.where(broken, -MAX_SHAPED, found.reward), jnp.where(broken, 1.0, found.cost)
     obs = walker_obs(base, sensors, goal)
     time = state.time + 1
-    truncated = (time >= horizon) & ~found.stuck
-    over = found.stuck | truncated
+    terminated = found.stuck | broken
+    truncated = (time >= horizon) & ~terminated
+    over = terminated | truncated
     fresh = partial(start_task, sensors=rest, params=params, num_hazards=num_hazards)
     state, shown = lazily(reset_key, over, lambda k: fresh(k), (Walking(goal, time), obs))
-    return state, Timestep(shown, found.reward, found.cost[None], found.stuck, truncated, obs)
+    return state, Timestep(shown, reward, cost[None], terminated, truncated, obs)
 
 
 class WalkerBackend:
-    """E walkers in C MuJoCo: each thread steps a share of them without holding Python's lock."""
+    """E walkers in C MuJoCo: each thread steps a share of them without holding Python's lock.
+
+    Sensors are computed once a step, at its end. The next step's first substep goes on from there: positions,
+    collisions and inertia do not depend on the action.
+    """
 
     def __init__(self, num_envs: int, params: GoalParams, num_hazards: int, horizon: int, threads: int):
         self._mujoco = load_mujoco("the walker")
         self.params = params
         self._model = load_walker()
+        self._quick = skip_sensors(self._model)
         self._datas = [self._mujoco.MjData(self._model) for _ in range(num_envs)]
-        self._mujoco.mj_forward(self._model, self._datas[0])
+        self._controls = [data.ctrl for data in self._datas]
+        self._places = [data.qpos for data in self._datas]
+        self._felt = [data.sensordata for data in self._datas]
+        self._warnings = [data.warning.number for data in self._datas]
+        kinds = self._mujoco.mjtWarning
+        self._bad = [int(k) for k in (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC)]
+        self._stand(range(num_envs))
         self._rest = np.array(self._datas[0].sensordata, np.float32)
-        self._base = np.zeros((num_envs, 3), np.float32)
-        self._sensors = np.tile(self._rest, (num_envs, 1))
         self._shares = [range(i, num_envs, threads) for i in range(min(threads, num_envs))]
         self._pool = ThreadPoolExecutor(len(self._shares)) if len(self._shares) > 1 else None
         self._device = jax.local_devices(backend="cpu")[0]
         start = partial(start_task, sensors=jnp.asarray(self._rest), params=params, num_hazards=num_hazards)
         self._start = jax.jit(jax.vmap(lambda key: start(key)))
-        advance = partial(advance_task, rest=self._rest, params=params, num_hazards=num_hazards, horizon=horizon)
+        advance = partial(
+            advance_task, rest=jnp.asarray(self._rest), params=params, num_hazards=num_hazards, horizon=horizon
+        )
         self._advance = jax.jit(jax.vmap(_split_and(advance)))
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
-        for data in self._datas:
-            self._mujoco.mj_resetData(self._model, data)
+        self._stand(range(len(self._datas)))
         with jax.default_device(self._device):
             keys = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
             self._keys = jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys)
@@ -142,15 +159,18 @@ class WalkerBackend:
 
     def step(self, action: Float[np.ndarray, "E 10"]) -> HostStep:
         """Step every walker by ten physics steps."""
+        for control, wanted in zip(self._controls, action, strict=True):
+            control[:] = wanted
         if self._pool is None:
-            self._walk(action, self._shares[0])
+            self._walk(self._shares[0])
         else:
-            list(self._pool.map(partial(self._walk, action), self._shares))
+            list(self._pool.map(self._walk, self._shares))
+        base, sensors = np.array(self._places, np.float32)[:, :3], np.array(self._felt, np.float32)
+        broken = np.array(self._warnings)[:, self._bad].any(1)
         with jax.default_device(self._device):
-            self._keys, self._state, out = self._advance(self._keys, self._state, self._base, self._sensors)
+            self._keys, self._state, out = self._advance(self._keys, self._state, base, sensors, broken)
         out = jax.tree.map(np.array, out)
-        for i in np.flatnonzero(out.terminated | out.truncated):
-            self._mujoco.mj_resetData(self._model, self._datas[i])
+        self._stand(np.flatnonzero(out.terminated | out.truncated))
         return HostStep(out.obs, out.reward, out.costs, out.terminated, out.truncated, out.final_obs)
 
     def layout(self, index: int) -> Any:
@@ -167,21 +187,24 @@ class WalkerBackend:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _walk(self, action: np.ndarray, share: range) -> None:
-        model, step, forward = self._model, self._mujoco.mj_step, self._mujoco.mj_forward
-        for i in share:
-            data = self._datas[i]
-            data.ctrl = action[i]
-            step(model, data, SUBSTEPS)
-            forward(model, data)
-            self._base[i] = data.qpos[:3]
-            self._sensors[i] = data.sensordata
+    def _stand(self, which: Iterable[int]) -> None:
+        for i in which:
+            self._mujoco.mj_resetData(self._model, self._datas[i])
+            self._mujoco.mj_forward(self._model, self._datas[i])
+
+    def _walk(self, share: range) -> None:
+        """Nothing but calls that let go of Python's lock."""
+        first, step, forward = self._mujoco.mj_step2, self._mujoco.mj_step, self._mujoco.mj_forward
+        for data in self._datas[share.start :: share.step]:
+            first(self._quick, data)
+            step(self._quick, data, SUBSTEPS - 1)
+            forward(self._model, data)
 
 
 def _split_and(advance: Any) -> Any:
-    def run(key, state, base, sensors):
+    def run(key, state, base, sensors, broken):
         key, step_key = jax.random.split(key)
-        return key, *advance(step_key, state, base, sensors)
+        return key, *advance(step_key, state, base, sensors, broken)
 
     return run
 

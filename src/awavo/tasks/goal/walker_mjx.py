@@ -84,12 +84,13 @@ def walker_mjx(
         )
         data = jax.lax.fori_loop(0, SUBSTEPS, lambda _, d: mjx.step(model, d), data)
         data = mjx.forward(model, data)
+        broken = ~jnp.all(jnp.isfinite(data.qpos) & (jnp.abs(data.qvel) < 1e10) & jnp.isfinite(data.qacc))
         task, out = advance_task(
-            key, state.task, data.qpos[:3], data.sensordata, rest.sensordata, params, num_hazards, horizon
+            key, state.task, data.qpos[:3], data.sensordata, broken, rest.sensordata, params, num_hazards, horizon
         )
         done = out.terminated | out.truncated
         moved = (data.qpos, data.qvel, data.qacc_warmstart)
         start = (rest.qpos, rest.qvel, jnp.zeros_like(rest.qacc_warmstart))
-        return WalkerState(task, *(jnp.where(done, a, b) for a, b in zip(start, moved, strict=True))), out
+        return WalkerState(task, *jax.tree.map(lambda a, b: jnp.where(done, a, b), start, moved)), out
 
     return Env(spec, params, reset, step)

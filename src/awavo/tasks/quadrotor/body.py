@@ -36,14 +36,14 @@ SPINS = (1.0, 1.0, -1.0, -1.0)
 class Body(NamedTuple):
     """The 17 states: position, velocity (world), attitude (w, x, y, z), rates (body), rotor speeds."""
 
-    position: Float[Array, 3 * n]
-    velocity: Float[Array, 3 * n]
-    attitude: Float[Array, 4 * n]
-    rates: Float[Array, 3 * n]
-    rotors: Float[Array, 4 * n]
+    position: Float[Array, "3 ..."]
+    velocity: Float[Array, "3 ..."]
+    attitude: Float[Array, "4 ..."]
+    rates: Float[Array, "3 ..."]
+    rotors: Float[Array, "4 ..."]
 
 
-def hovering(position: Float[Array, 3 * n], params: QuadrotorParams) -> Body:
+def hovering(position: Float[Array, "3 ..."], params: QuadrotorParams) -> Body:
     """At rest, level, with the rotors carrying the weight."""
     zero = jnp.zeros_like(position)
     one = jnp.ones_like(position[:1])
@@ -51,7 +51,7 @@ def hovering(position: Float[Array, 3 * n], params: QuadrotorParams) -> Body:
     return Body(position, zero, jnp.concatenate([one, zero]), zero, rotors)
 
 
-def _rows(q: Float[Array, 4 * n]) -> tuple[tuple[Array, Array, Array], ...]:
+def _rows(q: Float[Array, "4 ..."]) -> tuple[tuple[Array, Array, Array], ...]:
     """Rows of R for a unit quaternion."""
     w, x, y, z = q
     return (
@@ -61,25 +61,25 @@ def _rows(q: Float[Array, 4 * n]) -> tuple[tuple[Array, Array, Array], ...]:
     )
 
 
-def rotate(q: Float[Array, 4 * n], u: Float[Array, 3 * n]) -> Float[Array, 3 * n]:
+def rotate(q: Float[Array, "4 ..."], u: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
     """From the body to the world: R u."""
     return jnp.stack([a * u[0] + b * u[1] + c * u[2] for a, b, c in _rows(q)])
 
 
-def rotate_back(q: Float[Array, 4 * n], u: Float[Array, 3 * n]) -> Float[Array, 3 * n]:
+def rotate_back(q: Float[Array, "4 ..."], u: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
     """From the world to the body: R^T u."""
     rows = _rows(q)
     return jnp.stack([rows[0][i] * u[0] + rows[1][i] * u[1] + rows[2][i] * u[2] for i in range(3)])
 
 
-def thrust_axis(q: Float[Array, 4 * n]) -> Float[Array, 3 * n]:
+def thrust_axis(q: Float[Array, "4 ..."]) -> Float[Array, "3 ..."]:
     """R e_3."""
     return jnp.stack([row[2] for row in _rows(q)])
 
 
 def body_drag(
-    q: Float[Array, 4 * n], air: Float[Array, 3 * n], share: Array | float, params: QuadrotorParams
-) -> Float[Array, 3 * n]:
+    q: Float[Array, "4 ..."], air: Float[Array, "3 ..."], share: Array | float, params: QuadrotorParams
+) -> Float[Array, "3 ..."]:
     """Drag in the body frame for a world velocity relative to the air; `share` is rotor speed over hover speed."""
     va = rotate_back(q, air)
     speed = jnp.sqrt(jnp.sum(va**2, 0))
@@ -87,12 +87,12 @@ def body_drag(
     return -linear - params.drag_quadratic * speed * va
 
 
-def rotor_forces(rotors: Float[Array, 4 * n], params: QuadrotorParams) -> Float[Array, 4 * n]:
+def rotor_forces(rotors: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, "4 ..."]:
     """Thrust of every rotor."""
     return params.thrust_coefficient * rotors**2
 
 
-def wrench(forces: Float[Array, 4 * n], params: QuadrotorParams) -> Float[Array, 4 * n]:
+def wrench(forces: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, "4 ..."]:
     """Collective thrust and body torques of rotor thrusts: the rows 1, L y_j, -L x_j, -kappa s_j."""
     f, arm = forces, params.arm
     roll = sum(arm * y * f[j] for j, (_, y) in enumerate(LEVERS))
@@ -101,7 +101,7 @@ def wrench(forces: Float[Array, 4 * n], params: QuadrotorParams) -> Float[Array,
     return jnp.stack([f[0] + f[1] + f[2] + f[3], roll, pitch, yaw])
 
 
-def mix(wanted: Float[Array, 4 * n], params: QuadrotorParams) -> Float[Array, 4 * n]:
+def mix(wanted: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, "4 ..."]:
     """Rotor thrusts for a wanted wrench, clipped to what the rotors can do (the inverse of `wrench` inside)."""
     thrust, roll, pitch, yaw = wanted
     forces = [
@@ -113,9 +113,9 @@ def mix(wanted: Float[Array, 4 * n], params: QuadrotorParams) -> Float[Array, 4 
 
 def euler_step(
     body: Body,
-    commands: Float[Array, 4 * n],
-    wind: Float[Array, 3 * n],
-    external: Float[Array, 3 * n],
+    commands: Float[Array, "4 ..."],
+    wind: Float[Array, "3 ..."],
+    external: Float[Array, "3 ..."],
     params: QuadrotorParams,
     dt: float | Array,
 ) -> Body:

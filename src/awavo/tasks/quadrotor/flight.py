@@ -83,13 +83,13 @@ def mark_time(index: int, params: QuadrotorParams) -> Array:
 def fly(
     body: Body,
     loop: RateLoop,
-    action: Float[Array, 4 * n],
-    wind: Float[Array, 3 * n],
-    external: Float[Array, 3 * n],
+    action: Float[Array, "4 ..."],
+    wind: Float[Array, "3 ..."],
+    external: Float[Array, "3 ..."],
     params: QuadrotorParams,
     motors: bool = False,
     substeps: int = SUBSTEPS,
-) -> tuple[Body, RateLoop, Float[Array, 3 * n], Array]:
+) -> tuple[Body, RateLoop, Float[Array, "3 ..."], Array]:
     """Hold an action over one step; return vehicle, loop, mean thrust vector and whether a rotor was at its bound."""
 
     def substep(_, carry):
@@ -225,7 +225,8 @@ def flight_functions(
         near = jnp.clip((params.clearance - gap) / (params.clearance - params.collision_radius), 0.0, 1.0)
         tilt = thrust_axis(body.attitude)[2]
         outside = (tilt < jnp.cos(params.tilt_limit)) | bound
-        costs = jnp.stack([jnp.where(hit, params.collision_cost, near), outside.astype(jnp.float32)])
+        close = jnp.where(hit, jnp.asarray(params.collision_cost), near)
+        costs = jnp.stack([close, outside.astype(jnp.float32)])
         effort = jnp.sum((action - jnp.array([1.0, 0, 0, 0]) * params.gravity) ** 2) if not motors else 0.0
         reward = (
             -jnp.linalg.norm(wanted.position - body.position)

@@ -22,21 +22,21 @@ __all__ = ["ForceFilter", "start_filter", "update_filter"]
 class ForceFilter(NamedTuple):
     """Means of velocity and force, and the covariance that every axis shares."""
 
-    velocity: Float[Array, 3 * n]
-    force: Float[Array, 3 * n]
+    velocity: Float[Array, "3 ..."]
+    force: Float[Array, "3 ..."]
     covariance: Float[Array, "2 2"]
 
 
-def start_filter(velocity: Float[Array, 3 * n]) -> ForceFilter:
+def start_filter(velocity: Float[Array, "3 ..."]) -> ForceFilter:
     """A known velocity, and a force of 0 within 1 N."""
     return ForceFilter(velocity, jnp.zeros_like(velocity), jnp.array([[1e-4, 0.0], [0.0, 1.0]]))
 
 
 def update_filter(
     state: ForceFilter,
-    push: Float[Array, 3 * n],
-    measured_force: Float[Array, 3 * n],
-    measured_velocity: Float[Array, 3 * n],
+    push: Float[Array, "3 ..."],
+    measured_force: Float[Array, "3 ..."],
+    measured_velocity: Float[Array, "3 ..."],
     params: QuadrotorParams,
     dt: float,
 ) -> ForceFilter:

@@ -31,7 +31,7 @@ class Forest(NamedTuple):
     height: Float[Array, " M"]
 
 
-def distances(forest: Forest, position: Float[Array, 3 * n]) -> Float[Array, M * n]:
+def distances(forest: Forest, position: Float[Array, "3 ..."]) -> Float[Array, "M ..."]:
     """Distance to every cylinder's surface, negative inside."""
     wide = (slice(None), *[None] * (position.ndim - 1))
     dx, dy = position[0] - forest.x[wide], position[1] - forest.y[wide]
@@ -41,13 +41,13 @@ def distances(forest: Forest, position: Float[Array, 3 * n]) -> Float[Array, M *
     return jnp.sqrt(a_out * a_out + b_out * b_out) + jnp.minimum(jnp.maximum(a, b), 0.0)
 
 
-def clearance(forest: Forest, position: Float[Array, 3 * n], params: QuadrotorParams) -> Float[Array, "*n"]:
+def clearance(forest: Forest, position: Float[Array, "3 ..."], params: QuadrotorParams) -> Float[Array, " *n"]:
     """Distance to the nearest surface; a kilometre where obstacles are switched off."""
     nearest = jnp.min(distances(forest, position), 0, initial=FAR)
     return jnp.where(jnp.asarray(params.obstacles_on) > 0, nearest, FAR)
 
 
-def proximity_push(forest: Forest, position: Float[Array, 3 * n], params: QuadrotorParams) -> Float[Array, 3 * n]:
+def proximity_push(forest: Forest, position: Float[Array, "3 ..."], params: QuadrotorParams) -> Float[Array, "3 ..."]:
     """Force of the air between vehicle and obstacles, away from their axes."""
     wide = (slice(None), *[None] * (position.ndim - 1))
     d = distances(forest, position)

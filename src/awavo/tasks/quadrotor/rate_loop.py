@@ -26,23 +26,23 @@ INTEGRAL_LIMIT = 0.3
 class RateLoop(NamedTuple):
     """Integral of the normalised torque, and the rates of the step before."""
 
-    integral: Float[Array, 3 * n]
-    rates: Float[Array, 3 * n]
+    integral: Float[Array, "3 ..."]
+    rates: Float[Array, "3 ..."]
 
 
-def start_loop(rates: Float[Array, 3 * n]) -> RateLoop:
+def start_loop(rates: Float[Array, "3 ..."]) -> RateLoop:
     """Nothing integrated yet."""
     return RateLoop(jnp.zeros_like(rates), rates)
 
 
 def rate_loop(
     loop: RateLoop,
-    rates: Float[Array, 3 * n],
-    thrust: Float[Array, "*n"],
-    wanted: Float[Array, 3 * n],
+    rates: Float[Array, "3 ..."],
+    thrust: Float[Array, " *n"],
+    wanted: Float[Array, "3 ..."],
     params: QuadrotorParams,
     dt: float,
-) -> tuple[RateLoop, Float[Array, 4 * n], Float[Array, "*n"]]:
+) -> tuple[RateLoop, Float[Array, "4 ..."], Float[Array, " *n"]]:
     """Return the loop's state, commanded rotor speeds, and whether a rotor is at its bound."""
     gains = (
         (params.roll_p, params.roll_i, params.roll_d),

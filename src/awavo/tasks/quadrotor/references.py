@@ -27,15 +27,15 @@ WAYPOINTS = ((0, 0, 1.5), (2, 1, 1.8), (3, -1, 1.2), (0, -1.5, 1.5), (-3, 1, 1.8
 class RefState(NamedTuple):
     """Where the vehicle should be, how fast, and under which acceleration; components first."""
 
-    position: Float[Array, 3 * n]
-    velocity: Float[Array, 3 * n]
-    acceleration: Float[Array, 3 * n]
+    position: Float[Array, "3 ..."]
+    velocity: Float[Array, "3 ..."]
+    acceleration: Float[Array, "3 ..."]
 
 
 RefFn = Callable[[Array, QuadrotorParams], RefState]
 
 
-def lissajous(time: Float[Array, "*n"], params: QuadrotorParams) -> RefState:
+def lissajous(time: Float[Array, " *n"], params: QuadrotorParams) -> RefState:
     """Follow a figure of eight: x = A sin(rate t), y = B sin(2 rate t), at one height."""
     w, a, b = params.reference_rate, params.reference_x, params.reference_y
     s1, c1, s2, c2 = jnp.sin(w * time), jnp.cos(w * time), jnp.sin(2 * w * time), jnp.cos(2 * w * time)
@@ -47,7 +47,7 @@ def lissajous(time: Float[Array, "*n"], params: QuadrotorParams) -> RefState:
     )
 
 
-def circle(time: Float[Array, "*n"], params: QuadrotorParams) -> RefState:
+def circle(time: Float[Array, " *n"], params: QuadrotorParams) -> RefState:
     """Follow a circle of radius `reference_y`, once in 2 pi / `reference_rate`."""
     w, r = params.reference_rate, params.reference_y
     s, c = jnp.sin(w * time), jnp.cos(w * time)

@@ -1,0 +1,158 @@
+"""Turn the results of the robots' benchmarks into the tables of docs/robots.md.
+
+    python benchmarks/robots/report.py
+
+Reads benchmarks/robots/results/*.json and writes docs/robots_results.md; a file that is missing is a table less.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "robots" / "results"
+
+
+def fidelity(file: dict) -> list[str]:
+    found = file["results"]
+    drone, walker = found["drone"], found["walker"]
+    steps = ", ".join(f"{1e3 * float(dt):g} ms {e:.2e} m" for dt, e in found["quadrotor_error_m"].items())
+    gusts = ", ".join(
+        f"{1e3 * float(dt):g} ms {min(map(min, rows)):.3f} to {max(map(max, rows)):.3f}"
+        for dt, rows in found["gust_std_of_2"].items()
+    )
+    return [
+        "| | measured | asked |",
+        "|---|---|---|",
+        f"| drone against MuJoCo, 300 steps of free flight, tilts to {max(drone['tilt_rad']):.2f} rad, 5 flights "
+        f"| {1e3 * max(drone['error_m']):.2f} mm | 2 mm |",
+        f"| walker: nq, nv, nu, mass | {walker['nq']}, {walker['nv']}, {walker['nu']}, {walker['mass_kg']:.4f} kg "
+        "| 13, 13, 10, 1.557 kg |",
+        f"| walker: MJX against C MuJoCo, 50 steps without contacts, joints to {walker['largest_joint']:.2f} "
+        f"| {walker['mjx_joint_difference']:.1e} | 1e-3 |",
+        f"| quadrotor against MuJoCo, error after 0.5 s | {steps} | halves with the step |",
+        f"| gusts of deviation 2.0 | {gusts} | within 3% |",
+    ]
+
+
+def random_policy(file: dict) -> list[str]:
+    lines = [
+        f"Gaussian policy of deviation 0.6, {file['episodes']} episodes; the fact sheet's figures are of 16.",
+        "",
+        "| robot | | mean ± standard error | 10%, 50%, 90% | fact sheet | chance of the sheet's mean |",
+        "|---|---|---|---|---|---|",
+    ]
+    for robot, rows in file["results"].items():
+        for name, row in rows.items():
+            spread = ", ".join(f"{q:.1f}" for q in row["quantiles"].values())
+            lines.append(
+                f"| {robot} | {name} | {row['mean']:.2f} ± {row['standard_error']:.2f} | {spread} | {row['sheet']} "
+                f"| {row['chance']:.3f} |"
+            )
+    return lines
+
+
+def flights(file: dict) -> list[str]:
+    lines = [
+        "| controller, task | rms error (worst seed), m | collisions | clearance, envelope (worst) | within limits "
+        "| least clearance, m | decision, ms: median, 95% |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, row in file["results"].items():
+        each = list(row["flights"].values())
+        times = [sorted(f["wall_ms"][q] for f in each)[len(each) // 2] for q in ("50", "95")]
+        costs = row["costs"]
+        gap = f"{row['least_clearance_m']:.2f}" if row["least_clearance_m"] < 100 else "no obstacles"
+        late = f", {sum(f['late_ticks'] for f in each)} of {sum(f['ticks'] for f in each)} late" * ("ticks" in each[0])
+        lines.append(
+            f"| {name} | {row['rms_m']['mean']:.3f} ({row['rms_m']['worst']:.3f}) | {row['collisions']} of {len(each)} "
+            f"| {costs['mean'][0]:.2f}, {costs['mean'][1]:.2f} ({costs['worst'][0]:.1f}, {costs['worst'][1]:.1f}) "
+            f"| {row['within_limits']} of {len(each)} | {gap} | {times[0]:.1f}, {times[1]:.1f}{late} |"
+        )
+    return lines
+
+
+def value(file: dict) -> list[str]:
+    lines = [
+        "| planner's horizon | task | critics | rms error, m | collisions | clearance, envelope | within limits |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    said = []
+    for horizon, found in file["results"].items():
+        for name, row in found.items():
+            if not name.startswith("FT"):
+                continue
+            task, critics = name.split(" ", 1)
+            lines.append(
+                f"| {horizon.split()[1]} steps | {task} | {critics.split()[0]} | {row['rms_m']['mean']:.3f} ± "
+                f"{row['rms_m']['standard_error']:.3f} | {row['collisions']} | {row['costs_mean'][0]:.2f}, "
+                f"{row['costs_mean'][1]:.2f} | {row['within_limits']} of {file['seeds']} |"
+            )
+        shares = ", ".join(f"{100 * c:.0f}%" for c in found["coverage_90"])
+        said.append(f"{horizon}: {shares} ({found['transitions']:,} transitions)")
+    return [*lines, "", f"Held-out sums of R, G1, G2 within the critics' 90% intervals: {'; '.join(said)}."]
+
+
+def loopback(file: dict) -> list[str]:
+    stream, cut, stall, kill = (file[k] for k in ("stream", "link_cut", "stall", "kill"))
+    gaps, calls = stream["interval_ms"], stream["call_us"]
+    return [
+        "| | |",
+        "|---|---|",
+        f"| {stream['seconds']:.0f} s at 100 Hz | {stream['received_hz']:.1f} Hz received, every {gaps['50']:.1f} ms "
+        f"(99%: {gaps['99']:.1f} ms, longest {gaps['100']:.1f} ms), one call {calls['50']:.0f} µs "
+        f"(99%: {1e-3 * calls['99']:.1f} ms), tracking error {stream['rms_error_m']:.3f} m rms |",
+        f"| policy stalled | link ended ({stall['ended']}), vehicle in {stall['mode']}, "
+        f"{stall['setpoints_after_the_end']} setpoints after it |",
+        f"| link cut | link ended ({cut['ended']}), vehicle in {cut['mode']}; restored: {cut['after_restoring']} |",
+        f"| kill switch | vehicle in {kill['mode']} at {kill['height_m']:.2f} m, {kill['setpoints_after']} setpoints |",
+    ]
+
+
+def speed(file: dict) -> list[str]:
+    lines = ["| | steps/s | per CPU-second | compiling, s |", "|---|---|---|---|"]
+    for name, row in file["results"].items():
+        per_cpu = f"{row['steps_per_cpu_s']:,.0f}" if file["device"]["platform"] == "cpu" else ""
+        lines.append(f"| {name} | {row['steps_per_s']:,.0f} | {per_cpu} | {row['first_call_s']:.0f} |")
+    return lines
+
+
+SECTIONS: list[tuple[str, str, Callable[[dict], list[str]]]] = [
+    ("fidelity", "Against MuJoCo", fidelity),
+    ("random_policy", "The goal task under a random policy", random_policy),
+    ("fly", "Flights: AWaVO and the tracking law alone", flights),
+    ("fly_mismatch", "Flights with a wrong mass and drag", flights),
+    ("fly_realtime", "Flights against the clock", flights),
+    ("value", "ORPO-DR's critics behind the horizon", value),
+    ("loopback", "MAVLink loopback", loopback),
+    ("speed_cpu", "Speed on a CPU", speed),
+    ("speed_h200", "Speed on an H200", speed),
+]
+
+
+def main() -> None:
+    lines: list[str] = []
+    for name, title, table in SECTIONS:
+        path = RESULTS / f"{name}.json"
+        if not path.exists():
+            print(f"no {path.name}")
+            continue
+        file = json.loads(path.read_text())
+        device = file["device"]
+        machine = f"{device['cores']} cores, {device['cpu']}" if device["platform"] == "cpu" else device["kind"]
+        load = f", load {file['load'][0]:.1f}" if "load" in file else ""
+        lines += [
+            f"### {title}",
+            "",
+            *table(file),
+            "",
+            f"`{file['command']}`, commit {file['commit']}, {machine}{load}.",
+            "",
+        ]
+    (ROOT / "docs" / "robots_results.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
