@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from awavo.inference.engine import Engine, segments_per_call
+from awavo.inference.engine import Engine
 from awavo.inference.modes import local_chi2, segment_length, segments_around
 from awavo.inference.trajectories import Data, Step
 
@@ -57,16 +57,16 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     """Search all segments, some at a time; return x and how many found better."""
     search = engine.search
     assert search is not None
-    count, changed = segments_per_call(engine.settings.search), 0
+    count, changed = engine.settings.search.slots, []
     key = jax.random.fold_in(jax.random.key(engine.settings.seed), number)
     shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
     firsts = (firsts + shift) % x.shape[1]
     for begin in range(0, len(firsts), count):
-        chosen = firsts[begin : begin + count]
         # Places left over give the same segments more starts.
-        x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(np.resize(chosen, count)))
-        changed += len(set(np.resize(chosen, count)[np.asarray(better)].tolist()))
-    return x, changed
+        chosen = np.resize(firsts[begin : begin + count], count)
+        x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(chosen))
+        changed.append((chosen, better))
+    return x, sum(len(np.unique(chosen[np.asarray(better)])) for chosen, better in changed)
 
 
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
