@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -39,7 +38,7 @@ class System(NamedTuple):
 class Settings(NamedTuple):
     """How to infer. `memory_mb` bounds the arrays of the patches solved at once."""
 
-    model_noise: float = 0.03
+    model_noise: float = 0.01
     anneal: tuple[float, ...] = (2.0, 1.0, 0.5, 0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.06)
     polish: int = 3
     core: int = 16
@@ -159,6 +158,5 @@ def compile_engine(engine: Engine, data: Data, theta: Float[np.ndarray, " p"]) -
     }
     if engine.search is not None:
         stages["search"] = engine.search.lower(data, key, x, at, firsts)
-    with ThreadPoolExecutor(len(stages)) as pool:
-        made = dict(zip(stages, pool.map(lambda lowered: lowered.compile(), stages.values()), strict=True))
+    made = {name: lowered.compile() for name, lowered in stages.items()}
     return engine._replace(**made), time.perf_counter() - began

@@ -30,8 +30,9 @@ class Search(NamedTuple):
     """Settings of the search.
 
     Sites whose local chi2 is above `threshold` are searched; each search that a site has seen raises its threshold by
-    the factor `patience`, as some exceed it by chance. A fresh start falls through the deviations `anneal`, scaled by
-    a factor of its own between 0.4 and 1.6; every start ends with `polish` steps. `slots` segments are solved at once.
+    the factor `patience`, as some exceed it by chance, up to `certain`, which none does. A fresh start falls through
+    the deviations `anneal`, scaled by a factor of its own between 0.4 and 1.6; every start ends with `polish` steps at
+    `floor`. `slots` segments are solved at once.
     """
 
     rounds: int = 12
@@ -40,10 +41,12 @@ class Search(NamedTuple):
     border: int = 10
     threshold: float = 1.25
     patience: float = 1.1
+    certain: float = 1.7
     window: int = 5
     slots: int = 4
     anneal: tuple[float, ...] = (2.0, 1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.06)
     polish: int = 3
+    floor: float = 0.03
 
 
 def local_chi2(cost: Float[np.ndarray, " I"], count: Float[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
@@ -124,7 +127,7 @@ def segment_search(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
             return jnp.where(inner, jnp.where(seen, value, climate), x), scale
 
         def relaxed(q):
-            return tied._replace(noise=jnp.where(sound, jnp.maximum(q**2, own.noise), SEAM_NOISE))
+            return tied._replace(noise=jnp.where(sound, jnp.maximum(jnp.maximum(q, search.floor) ** 2, own.noise), SEAM_NOISE))
 
         def step(x, q):
             return tangent_step(lattice, flow, x, theta, relaxed(q), coarse=coarse).move
