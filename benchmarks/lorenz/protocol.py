@@ -40,7 +40,9 @@ def main() -> None:
     options = parser.parse_args()
     oracle = options.start == "truth"
     infer_theta, regime = options.forcing == "infer", REGIMES[options.regime]
-    search = Search(rounds=0 if oracle else options.rounds, slots=lorenz96_settings(options.states, jax.default_backend()))
+    search = Search(
+        rounds=0 if oracle else options.rounds, slots=lorenz96_settings(options.states, jax.default_backend())
+    )
     settings = Settings(infer_theta=infer_theta, search=search)
     system = System(**lorenz96_system(options.states, regime.steps, 7.0 if infer_theta else 8.0))
     engine, compile_s, rows = make_engine(system, regime.num_times, settings), None, []
@@ -67,7 +69,16 @@ def main() -> None:
     print(f"compile {compile_s:.1f} s", summarise(rows))
     if not options.dry:
         name = f"awavo_{options.states}_{options.regime}" + "_forcing" * infer_theta + "_oracle" * oracle
-        print(write(name, "started at the truth" if oracle else "awavo infer", options.states, rows, compile_s=compile_s, load=os.getloadavg()))
+        print(
+            write(
+                name,
+                "started at the truth" if oracle else "awavo infer",
+                options.states,
+                rows,
+                compile_s=compile_s,
+                load=os.getloadavg(),
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ def scaling(results: list[dict]) -> str:
             peak = f"{row['peak_gb']:.1f}" if row["peak_gb"] else ""
             lines.append(
                 f"| {row['states']:,} | {r['device']} | {row['rmse']:.3f} | {row['lost']:.2%} | "
-                f"{row['coverage90']:.3f} | {row['solve_s']:.2f} | {row['compile_s']:.0f} | {peak} | {r['commit'][:7]} |"
+                f"{row['coverage90']:.3f} | {row['solve_s']:.2f} | {row['compile_s']:.0f} | {peak} | "
+                f"{r['commit'][:7]} |"
             )
     exponents = [f"{r['time_exponent']:.2f} ({r['device']})" for r in results if "time_exponent" in r]
     return "\n".join([*lines, "", f"Exponent of time against size: {', '.join(exponents)}."])

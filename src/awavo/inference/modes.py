@@ -127,7 +127,9 @@ def segment_search(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
             return jnp.where(inner, jnp.where(seen, value, climate), x), scale
 
         def relaxed(q):
-            return tied._replace(noise=jnp.where(sound, jnp.maximum(jnp.maximum(q, search.floor) ** 2, own.noise), SEAM_NOISE))
+            return tied._replace(
+                noise=jnp.where(sound, jnp.maximum(jnp.maximum(q, search.floor) ** 2, own.noise), SEAM_NOISE)
+            )
 
         def step(x, q):
             return tangent_step(lattice, flow, x, theta, relaxed(q), coarse=coarse).move
