@@ -84,8 +84,8 @@ def main() -> None:
     }
     text = PAGE.read_text()
     for name, table in tables.items():
-        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end -->)"
-        text, count = re.subn(pattern, lambda m, t=table: m[1] + t + m[2], text, flags=re.DOTALL)
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        text, count = re.subn(pattern, lambda m, t=table: m[1] + t + "\n" + m[2], text, flags=re.DOTALL)
         if count != 1:
             raise SystemExit(f"{PAGE} has no place for the table '{name}'.")
     PAGE.write_text(text)
