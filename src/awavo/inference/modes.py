@@ -35,7 +35,7 @@ class Search(NamedTuple):
     `floor`. `slots` segments are solved at once.
     """
 
-    rounds: int = 12
+    rounds: int = 8
     starts: int = 2
     segment: int = 48
     border: int = 10
