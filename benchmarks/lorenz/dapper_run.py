@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -79,13 +82,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("twins", type=Path)
     parser.add_argument("--method", choices=("EnRTS", "iEnKS", "LETKF"), default="EnRTS")
+    parser.add_argument("--states", type=int, default=50)
+    parser.add_argument("--regime", default="G")
     parser.add_argument("--members", type=int, default=400)
     parser.add_argument("--infl", type=float, default=1.0)
     parser.add_argument("--radius", type=float, default=3.0)
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     rows = []
-    for path in sorted(options.twins.glob("*.npz")):
+    for path in sorted(options.twins.glob(f"{options.states}_{options.regime}_*.npz")):
         with np.load(path, allow_pickle=False) as file:
             twin = {name: file[name] for name in file.files}
         hmm, seen = model(twin, float(twin["noise"]), int(twin["steps"]))
@@ -113,9 +118,13 @@ def main() -> None:
     summary["solve_s_median"] = float(np.median([r["solve_s"] for r in rows]))
     print(summary)
     if options.out:
+        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
         content = {"method": f"DAPPER {options.method} N{options.members}", "dapper": dapper.__version__,
-                   "states": int(twin["truth"].shape[1]), "summary": summary, "rows": rows,
-                   "command": " ".join(["dapper_run.py", *sys.argv[1:]])}  # fmt: skip
+                   "states": int(twin["truth"].shape[1]), "regime": options.regime, "seeds": [r["seed"] for r in rows],
+                   "summary": summary, "rows": rows, "command": " ".join(["dapper_run.py", *sys.argv[1:]]),
+                   "commit": commit.stdout.strip(), "python": platform.python_version(), "numpy": np.__version__,
+                   "machine": platform.machine(), "date": time.strftime("%Y-%m-%d"),
+                   "load": os.getloadavg()}  # fmt: skip
         options.out.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -8,10 +8,12 @@ Needs jax, numpy, equinox, optax (and jaxtyping). Times are without compilation;
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -59,22 +61,22 @@ def main() -> None:
     parser.add_argument("--memory-mb", type=float, default=8192.0)
     parser.add_argument("--out", type=Path, default=None, help="JSON file (default: results/scaling_PLATFORM.json)")
     options = parser.parse_args()
-    rows = [measure(n, s, options.rounds, options.memory_mb) for n in options.sizes for s in options.seeds]
     device = jax.devices()[0]
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
     content = {
-        "rows": rows, "device": device.device_kind, "machine": platform.machine(), "jax": jax.__version__,
-        "python": platform.python_version(), "commit": commit or os.environ.get("AWAVO_COMMIT"),
-        "command": "benchmarks/lorenz/scaling.py " + " ".join(os.sys.argv[1:]), "load": os.getloadavg(),
+        "rows": [], "device": device.device_kind, "machine": platform.machine(), "jax": jax.__version__,
+        "python": platform.python_version(), "commit": os.environ.get("AWAVO_COMMIT") or commit,
+        "command": "benchmarks/lorenz/scaling.py " + " ".join(sys.argv[1:]), "load": os.getloadavg(),
     }  # fmt: skip
-    large = [(np.log(r["states"]), np.log(r["solve_s"])) for r in rows if r["states"] >= 1000]
-    if len({size for size, _ in large}) > 1:
-        content["time_exponent"] = float(np.polyfit(*zip(*large, strict=True), 1)[0])
     out = options.out or Path(__file__).parent / "results" / f"scaling_{device.platform}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(content, indent=1) + "\n")
-    for r in rows:
-        print({k: v for k, v in r.items() if k != "stages"})
+    for states, seed in itertools.product(options.sizes, options.seeds):
+        content["rows"].append(measure(states, seed, options.rounds, options.memory_mb))
+        print({k: v for k, v in content["rows"][-1].items() if k != "stages"}, flush=True)
+        large = [(np.log(r["states"]), np.log(r["solve_s"])) for r in content["rows"] if r["states"] >= 1000]
+        if len({size for size, _ in large}) > 1:
+            content["time_exponent"] = float(np.polyfit(*zip(*large, strict=True), 1)[0])
+        out.write_text(json.dumps(content, indent=1) + "\n")
     print("time exponent", content.get("time_exponent"), "->", out)
 
 

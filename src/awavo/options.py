@@ -155,7 +155,7 @@ class Infer:
     noise: Annotated[float | None, arg(help="deviation of the observations' noise (default: the regime's)")] = None
     out: Annotated[Path | None, arg(help="folder (default runs/lorenz96-STATES-seedSEED)")] = None
     draws: Annotated[int, arg(help="members of the posterior ensemble")] = 16
-    rounds: Annotated[int, arg(help="rounds of the search for modes at most")] = 12
+    rounds: Annotated[int, arg(help="rounds of the search for modes at most")] = 8
     dtype: Annotated[str, arg(help="float32 or float64")] = "float32"
     memory_mb: Annotated[float, arg(help="memory for the patches solved at once")] = 4096.0
     device: OmitArgPrefixes[Device] = field(default_factory=Device)

@@ -70,3 +70,9 @@ def test_a_nonlinear_projection_reaches_the_nearest_point():
 def test_a_step_that_is_not_finite_is_not_taken_and_a_long_one_is_cut():
     moves = jnp.array([jnp.nan, jnp.inf, 9.0, -0.25])
     np.testing.assert_allclose(project(lambda x, _: moves, jnp.zeros(4), jnp.arange(1), radius=2.0), [0, 0, 2, -0.25])
+
+
+def test_items_before_the_first_are_left_out():
+    data = jnp.array([1.0, 10.0, 100.0])
+    ends = [float(jax.jit(lambda n: project(lambda x, z: z, jnp.zeros(()), data, first=n))(n)) for n in (0, 1, 3)]
+    assert ends == [111.0, 110.0, 0.0]

@@ -1,7 +1,8 @@
 r"""Infer trajectory and parameters of a local system on a ring or grid from part of its states, with uncertainty.
 
-One pass: (1) annealed projection of the data: q falls from `anneal[0]` to `model_noise`; (2) the search for modes; (3)
-the posterior at the end: marginal deviations and an ensemble, whose members are W2 projections of noise-augmented data.
+One pass: (1) annealed projection of the data: q falls from `anneal[0]` to the search's `floor`; (2) the search for
+modes at that q; (3) the posterior at `model_noise`: marginal deviations and an ensemble, whose members are W2
+projections of noise-augmented data. A tighter model while searching converges more slowly across patches.
 Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
 between any two of them.
 """
@@ -16,14 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from awavo.inference.engine import Engine, segments_per_call
+from awavo.inference.engine import Engine
 from awavo.inference.modes import local_chi2, segment_length, segments_around
 from awavo.inference.trajectories import Data, Step
 
 __all__ = ["Belief", "Stand", "assimilate", "first_stand", "num_stages"]
 
-
-SHIFT = 3
+SHIFT, TIGHTENING = 3, 3
 
 
 class Stand(NamedTuple):
@@ -57,16 +57,16 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     """Search all segments, some at a time; return x and how many found better."""
     search = engine.search
     assert search is not None
-    count, changed = segments_per_call(engine.settings.search), 0
+    count, changed = engine.settings.search.slots, []
     key = jax.random.fold_in(jax.random.key(engine.settings.seed), number)
     shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
     firsts = (firsts + shift) % x.shape[1]
     for begin in range(0, len(firsts), count):
-        chosen = firsts[begin : begin + count]
         # Places left over give the same segments more starts.
-        x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(np.resize(chosen, count)))
-        changed += len(set(np.resize(chosen, count)[np.asarray(better)].tolist()))
-    return x, changed
+        chosen = np.resize(firsts[begin : begin + count], count)
+        x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(chosen))
+        changed.append((chosen, better))
+    return x, sum(len(np.unique(chosen[np.asarray(better)])) for chosen, better in changed)
 
 
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
@@ -78,7 +78,7 @@ def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.n
     """First sites of the segments to search, and for every site whether it is searched."""
     search, num = engine.settings.search, len(chi2)
     length = segment_length(num, search)
-    bad = chi2 > search.threshold * search.patience**tries
+    bad = chi2 > np.minimum(search.threshold * search.patience**tries, search.certain)
     firsts = segments_around(bad, length, length - 2 * search.border - 8)
     searched = np.zeros(num, bool)
     searched[(firsts[:, None] + np.arange(search.border, length - search.border)) % num] = True
@@ -98,9 +98,10 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
     A stand may be kept and handed in again: what follows is the same as if nothing had stopped.
     """
     settings, (x, theta, stage, tries) = engine.settings, stand
-    schedule = [*settings.anneal, *[settings.model_noise] * settings.polish]
+    held = max(settings.search.floor, settings.model_noise)
+    schedule = [*settings.anneal, *[held] * settings.polish]
     rounds = settings.search.rounds if engine.search is not None else 0
-    end, last = jnp.asarray(settings.model_noise, x.dtype), len(schedule) + rounds
+    last = len(schedule) + rounds
     while stage < len(schedule):
         q = max(schedule[stage], settings.model_noise)
         x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype))
@@ -111,11 +112,11 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
         if len(firsts) == 0:
             break
         x, changed = _explore(engine, data, stage, x, theta, firsts)
-        x, theta = engine.advance(data, x, theta, end)
+        x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
         stage, tries = stage + 1, tries + searched.astype(np.int32)
         yield Stand(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
-    for _ in range(2):
-        x, theta = engine.advance(data, x, theta, end)
+    for _ in range(TIGHTENING):
+        x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)
     yield _belief(engine, data, x, theta, engine.finish(data, key, x, theta)), "posterior"
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from awavo.inference.lattice import Lattice, make_lattice, measure_reach
-from awavo.inference.modes import Search, segment_length, segment_solver
+from awavo.inference.modes import Search, inner_sites, segment_length, segment_search
 from awavo.inference.projection import project
 from awavo.inference.trajectories import Data, Flow, site_cost, tangent_step
 
@@ -38,7 +38,7 @@ class System(NamedTuple):
 class Settings(NamedTuple):
     """How to infer. `memory_mb` bounds the arrays of the patches solved at once."""
 
-    model_noise: float = 0.03
+    model_noise: float = 0.01
     anneal: tuple[float, ...] = (2.0, 1.0, 0.5, 0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.06)
     polish: int = 3
     core: int = 16
@@ -126,30 +126,21 @@ def _measured_reach(system: System, dtype: Any) -> tuple[tuple[int, int], ...]:
     return measure_reach(lambda x: system.flow(x, theta), system.prior_mean + system.prior_std * noise)
 
 
-def segments_per_call(search: Search) -> int:
-    """Segments solved at once."""
-    return max(1, search.slots // search.starts)
-
-
 def _search(system: System, reach: Any, num_sites: int, settings: Settings) -> Callable[..., Any]:
     search = settings.search
-    solve = segment_solver(system.flow, system.coarse or system.flow, reach, num_sites, search)
-    length, count = segment_length(num_sites, search), segments_per_call(search)
+    solve = segment_search(system.flow, system.coarse or system.flow, reach, num_sites, search)
+    length, inner = segment_length(num_sites, search), inner_sites(num_sites, search)
 
     @jax.jit
     def best_of(data, key, x, theta, firsts):
-        """Solve the segments that begin at `firsts`; put the best of each in place, the least squares last."""
+        """Solve the segments that begin at `firsts`; each site goes to the one with the least squares."""
         sites = (firsts[:, None] + jnp.arange(length)) % num_sites
-        keys = jax.random.split(key, (count, search.starts))
-        each = jax.vmap(solve, (0, None, None, None, None))
-        found, cost = jax.vmap(each, (0, None, None, None, 0))(keys, x, theta, data, sites)
-        present, own_cost = jax.vmap(solve, (None, None, None, None, 0))(None, x, theta, data, sites)
-        found = jnp.concatenate([present[:, None], found], 1)
-        cost = jnp.concatenate([own_cost[:, None], cost], 1)
-        best, order = jnp.argmin(cost, 1), jnp.argsort(-jnp.min(cost, 1))
-        found = found[jnp.arange(count), best]
-        x = jax.lax.fori_loop(0, count, lambda i, x: x.at[:, sites[order[i]]].set(found[order[i]]), x)
-        return x, best > 0
+        keys = jax.random.split(key, (search.slots, search.starts))
+        found, cost, better = jax.vmap(solve, (0, None, None, None, 0))(keys, x, theta, data, sites)
+        rank = jnp.argsort(jnp.argsort(cost))[:, None]
+        owner = jnp.full(num_sites, search.slots).at[sites].min(jnp.where(inner, rank, search.slots))
+        target = jnp.where(inner & (owner[sites] == rank), sites, num_sites)
+        return x.at[:, target].set(jnp.moveaxis(found, 0, 1), mode="drop"), better
 
     return best_of
 
@@ -159,16 +150,13 @@ def compile_engine(engine: Engine, data: Data, theta: Float[np.ndarray, " p"]) -
     began = time.perf_counter()
     x = jax.ShapeDtypeStruct((data.value.shape[0] + 1, data.value.shape[1]), data.value.dtype)
     at = jnp.asarray(theta, x.dtype)
-    key, firsts = jax.random.key(0), jnp.zeros(segments_per_call(engine.settings.search), int)
-    made = engine._replace(
-        advance=_compiled(engine.advance, data, x, at, jnp.ones((), x.dtype)),
-        chi2=_compiled(engine.chi2, data, x, at),
-        finish=_compiled(engine.finish, data, key, x, at),
-    )
+    key, firsts = jax.random.key(0), jnp.zeros(engine.settings.search.slots, int)
+    stages = {
+        "advance": engine.advance.lower(data, x, at, jnp.ones((), x.dtype)),
+        "chi2": engine.chi2.lower(data, x, at),
+        "finish": engine.finish.lower(data, key, x, at),
+    }
     if engine.search is not None:
-        made = made._replace(search=_compiled(engine.search, data, key, x, at, firsts))
-    return made, time.perf_counter() - began
-
-
-def _compiled(function: Any, *arguments: Any) -> Callable[..., Any]:
-    return function.lower(*arguments).compile()
+        stages["search"] = engine.search.lower(data, key, x, at, firsts)
+    made = {name: lowered.compile() for name, lowered in stages.items()}
+    return engine._replace(**made), time.perf_counter() - began

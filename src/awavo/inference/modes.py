@@ -13,13 +13,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jax import lax
+from jaxtyping import Bool, Float, Int
 
 from awavo.inference.lattice import make_lattice
 from awavo.inference.projection import project
 from awavo.inference.trajectories import Data, Flow, site_cost, tangent_step
 
-__all__ = ["Search", "local_chi2", "segment_length", "segment_solver", "segments_around"]
+__all__ = ["Search", "inner_sites", "local_chi2", "segment_length", "segment_search", "segments_around"]
 
 # Variances of the model at the seam and of the ends around the present solution; much smaller ones upset float32.
 SEAM_NOISE, TIE = 25.0, 0.05
@@ -29,20 +30,23 @@ class Search(NamedTuple):
     """Settings of the search.
 
     Sites whose local chi2 is above `threshold` are searched; each search that a site has seen raises its threshold by
-    the factor `patience`, as some exceed it by chance. A fresh start falls through the deviations `anneal`, scaled by
-    a factor of its own between 0.4 and 1.6; every start ends with `polish` steps. `slots` starts are solved at once.
+    the factor `patience`, as some exceed it by chance, up to `certain`, which none does. A fresh start falls through
+    the deviations `anneal`, scaled by a factor of its own between 0.4 and 1.6; every start ends with `polish` steps at
+    `floor`. `slots` segments are solved at once.
     """
 
-    rounds: int = 12
+    rounds: int = 8
     starts: int = 2
     segment: int = 48
     border: int = 10
     threshold: float = 1.25
     patience: float = 1.1
+    certain: float = 1.7
     window: int = 5
-    slots: int = 8
+    slots: int = 4
     anneal: tuple[float, ...] = (2.0, 1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.06)
     polish: int = 3
+    floor: float = 0.03
 
 
 def local_chi2(cost: Float[np.ndarray, " I"], count: Float[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
@@ -82,46 +86,66 @@ def segment_length(num_sites: int, search: Search) -> int:
     return num_sites if num_sites <= search.segment + 2 * search.border else search.segment
 
 
-def segment_solver(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...], num_sites: int, search: Search):
-    """Return `solve(key, x, theta, data, sites) -> (x, cost)` of one start on one segment; batch it with vmap.
+def inner_sites(num_sites: int, search: Search) -> Bool[np.ndarray, " n"]:
+    """The sites of a segment that a search decides: all but its borders."""
+    length = segment_length(num_sites, search)
+    inner = np.ones(length, bool)
+    if length < num_sites:
+        inner[: search.border] = inner[-search.border :] = False
+    return inner
 
-    `sites` are the segment's sites. Without a key the present solution is polished and judged. A ring that is one
-    segment has no seam.
+
+def segment_search(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...], num_sites: int, search: Search):
+    """Return `best_of(keys, x, theta, data, sites) -> (x, cost, better)` for one segment; batch it with vmap.
+
+    `sites` are the segment's sites. The present solution is polished and judged first, then a fresh start for each of
+    the keys; `better` says whether one of those won. A ring that is one segment has no seam.
     """
     length = segment_length(num_sites, search)
     lattice = make_lattice((length,), reach, core=length)
-    inner, sound = np.ones(length, bool), np.ones(length, bool)
+    inner, sound = inner_sites(num_sites, search), np.ones(length, bool)
     if length < num_sites:
         before, after = (round(0.6 * r) for r in reach[0])
-        inner[: search.border] = inner[-search.border :] = False
         sound[:after] = sound[length - before :] = False
     inner, sound = jnp.asarray(inner), jnp.asarray(sound)
 
-    def solve(key, x, theta, data: Data, sites):
+    def best_of(keys, x, theta, data: Data, sites):
         x = x[:, sites]
         own = Data(*(a[..., sites] for a in data))
         tied = Data(
             jnp.where(inner, own.prior_mean, x[0]), jnp.where(inner, own.prior_var, TIE),
             jnp.where(inner, own.value, x[1:]), jnp.where(inner, own.weight, 1 / TIE), own.noise,
         )  # fmt: skip
-        start, schedule = x, jnp.zeros(search.polish, x.dtype)
-        if key is not None:
+        seen = jnp.concatenate([own.weight[:1], own.weight]) > 0
+        value = jnp.concatenate([own.value[:1], own.value])
+        falling = jnp.asarray([*search.anneal, *[0.0] * search.polish], x.dtype)
+
+        def fresh(key):
             noise_key, scale_key = jax.random.split(key)
             climate = own.prior_mean + jnp.sqrt(own.prior_var) * jax.random.normal(noise_key, x.shape, x.dtype)
-            seen = jnp.concatenate([own.weight[:1], own.weight]) > 0
-            start = jnp.where(seen, jnp.concatenate([own.value[:1], own.value]), climate)
             scale = jnp.exp(jax.random.uniform(scale_key, (), x.dtype, -0.9, 0.5))
-            schedule = jnp.concatenate([scale * jnp.asarray(search.anneal, x.dtype), schedule])
-            start = jnp.where(inner, start, x)
+            return jnp.where(inner, jnp.where(seen, value, climate), x), scale
 
         def relaxed(q):
-            return tied._replace(noise=jnp.where(sound, jnp.maximum(q**2, own.noise), SEAM_NOISE))
+            return tied._replace(
+                noise=jnp.where(sound, jnp.maximum(jnp.maximum(q, search.floor) ** 2, own.noise), SEAM_NOISE)
+            )
 
         def step(x, q):
             return tangent_step(lattice, flow, x, theta, relaxed(q), coarse=coarse).move
 
-        found = project(step, start, schedule, radius=2 * jnp.max(jnp.sqrt(own.prior_var)))
-        cost = jnp.sum(jnp.where(sound, site_cost(lattice, flow, found, theta, relaxed(0.0)), 0.0))
-        return jnp.where(inner, found, x), jnp.where(jnp.isfinite(cost), cost, jnp.inf)
+        def attempt(best, item):
+            number, key = item
+            start, scale = fresh(key)
+            start, first = jnp.where(number > 0, start, x), jnp.where(number > 0, 0, len(search.anneal))
+            radius = 2 * jnp.max(jnp.sqrt(own.prior_var))
+            found = project(step, start, scale * falling, radius=radius, first=first)
+            cost = jnp.sum(jnp.where(sound, site_cost(lattice, flow, found, theta, relaxed(0.0)), 0.0))
+            made = (jnp.where(inner, found, x), jnp.where(jnp.isfinite(cost), cost, jnp.inf), number > 0)
+            return jax.tree.map(lambda new, old: jnp.where(made[1] < best[1], new, old), made, best), None
 
-    return solve
+        # One loop over all starts and steps: the step is compiled once.
+        order = (jnp.arange(len(keys) + 1), jnp.concatenate([keys[:1], keys]))
+        return lax.scan(attempt, (x, jnp.asarray(jnp.inf, x.dtype), False), order)[0]
+
+    return best_of

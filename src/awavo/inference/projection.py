@@ -47,18 +47,21 @@ def dense_step(forward: Forward) -> Callable[[Array, Array], Array]:
     return step
 
 
-def project(step: Callable[[Any, Any], Any], start: Any, schedule: Any, *, radius: float = jnp.inf) -> Any:
+def project(
+    step: Callable[[Any, Any], Any], start: Any, schedule: Any, *, radius: float = jnp.inf, first: Any = 0
+) -> Any:
     """Take the step of each item of the schedule (a datum, or a stage of annealing); return where it ends.
 
-    A component moves at most `radius` a step, and a step that is not finite leaves its component where it is.
+    A component moves at most `radius` a step, and a step that is not finite leaves its component where it is. Items
+    before number `first` are left out; it may be traced.
     """
 
-    def advance(x, item):
-        moves = step(x, item)
+    def advance(number, x):
+        moves = step(x, jax.tree.map(lambda a: a[number], schedule))
         moves = jax.tree.map(lambda m: jnp.where(jnp.isfinite(m), jnp.clip(m, -radius, radius), 0.0), moves)
-        return jax.tree.map(jnp.add, x, moves), None
+        return jax.tree.map(jnp.add, x, moves)
 
-    return lax.scan(advance, start, schedule)[0]
+    return lax.fori_loop(first, len(jax.tree.leaves(schedule)[0]), advance, start)
 
 
 def project_ensemble(

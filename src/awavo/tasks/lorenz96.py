@@ -101,8 +101,8 @@ def lorenz96_system(num_states: int, steps: int = 5, forcing: float = 8.0) -> di
 
 
 def lorenz96_settings(num_states: int, platform: str) -> int:
-    """How many starts of segments to solve at once: few on a CPU, many where memory and cores are wide."""
-    return 8 if platform == "cpu" else int(min(max(num_states // 10, 256), 16384))
+    """How many segments to search at once: few on a CPU, all that are likely to be needed where cores are many."""
+    return 4 if platform == "cpu" else int(min(max(num_states // 64, 64), 16384))
 
 
 def twin_experiment(
