@@ -50,6 +50,7 @@ class FlightModel(NamedTuple):
 
     imagine: Callable[..., Float[Array, "3 M K"]]
     command: Callable[..., Float[Array, "4 *K"]]
+    added_thrust: Callable[..., Float[Array, "K 3"]]
     shift: Callable[..., Float[Array, "P D"]]
     near_path: Callable[..., Forest]
 
@@ -144,7 +145,7 @@ def flight_model(
         return jax.lax.scan(step, start, inputs)[0][4]
 
     def command(body: Body, time, candidates):
-        """Thrust per mass and body rates now, [4, K], and the thrust wanted in the world, [3, K] (N)."""
+        """Thrust per mass and body rates now, [4, K]."""
         wanted, _ = wanted_along(time, candidates[:, : 3 * knots], 1)
         wanted = jax.tree.map(lambda x: x[0, :, 0], wanted)
         count = candidates.shape[0]
@@ -153,6 +154,14 @@ def flight_model(
         )
         push = (candidates[:, 3 * knots :].T + drag_of(body.velocity, body.attitude)[:, None]) / params.mass
         return track(p, v, q, wanted, push, params.gravity, law)
+
+    def added_thrust(candidates):
+        """Thrust (N, world) that a decision adds now to plain tracking: against the force, and towards the detour."""
+        offset, rate = (m[0] for m in interpolation)
+        detours = candidates[:, : 3 * knots].reshape(-1, knots, 3)
+        pull = law.position * jnp.einsum("k,nkc->nc", offset, detours)
+        pull = pull + law.velocity * jnp.einsum("k,nkc->nc", rate, detours)
+        return params.mass * pull - candidates[:, 3 * knots :]
 
     def shift(decisions):
         """Move detours on by one period; braces stay."""
@@ -166,4 +175,4 @@ def flight_model(
         chosen = jax.lax.top_k(-gaps, min(config.num_near, gaps.shape[0]))[1]
         return Forest(*(column[chosen] for column in forest))
 
-    return FlightModel(imagine, command, shift, near_path)
+    return FlightModel(imagine, command, added_thrust, shift, near_path)

@@ -18,7 +18,9 @@ from jaxtyping import Array, Float
 from awavo.errors import InputError
 from awavo.explain.measures import influences, num_factors, without
 
-__all__ = ["Band", "Stretch", "bootstrap_influences", "conformal_stretch", "quantile_band", "stretch_band"]
+__all__ = [
+    "Band", "Stretch", "bootstrap_influences", "conformal_stretch", "nested_influences", "quantile_band", "stretch_band",
+]  # fmt: skip
 
 LEVEL = 0.9
 # Added to a band's half-widths before they are compared: a band of no width can still be off by rounding.
@@ -50,13 +52,15 @@ def bootstrap_influences(key: Array, weights: Float[Array, "S K"], num: int) -> 
     return 0.5 * jnp.sum(jnp.abs(drawn[:, -1:] - less), -1)
 
 
-def quantile_band(
-    value: Float[Array, " M"], draws: Float[Array, "R M"], level: float = LEVEL
-) -> Band:
-    """Return the value with the quantiles of its draws; the value itself always lies inside."""
+def quantile_band(value: Float[Array, " M"], draws: Float[Array, "R M"], level: float = LEVEL) -> Band:
+    """Return the value with the quantiles of its draws, and those quantiles mirrored at the value.
+
+    An influence is a length: uncertainty can only add to one that is nearly zero, and its draws lie above it. The
+    mirror image (basic bootstrap) lets the band reach down to zero there.
+    """
     tail = (1 - level) / 2
     low, high = jnp.quantile(draws, jnp.array([tail, 1 - tail]), axis=0)
-    return Band(value, jnp.minimum(low, value), jnp.maximum(high, value))
+    return Band(value, jnp.minimum(low, 2 * value - high), jnp.maximum(high, 2 * value - low))
 
 
 def _half_widths(band: Band) -> tuple[np.ndarray, np.ndarray]:
@@ -85,9 +89,7 @@ def stretch_band(band: Band, stretch: Stretch) -> Band:
     return Band(band.value, np.minimum(low, high), np.maximum(low, high))
 
 
-def nested_influences(
-    key: Array, weights: Float[Array, "B S K"], num: int
-) -> Float[Array, "R M"]:
+def nested_influences(key: Array, weights: Float[Array, "B S K"], num: int) -> Float[Array, "R M"]:
     """Return influences over outer draws (one set of posteriors each) and bootstrap resamples of the pool."""
     keys = jax.random.split(key, weights.shape[0])
     drawn = jax.vmap(bootstrap_influences, (0, 0, None))(keys, weights, num)
