@@ -1,9 +1,9 @@
 """Do the intervals of an influence hold what they promise? Calibrate on some simulated flights, test on others.
 
-    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 12] [--every 20]
+    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--every 12]
         [--out benchmarks/explain/results/coverage.json] [--calibration src/awavo/explain/calibration.json]
 
-Flights of 500 decisions in FT0 to FT3. The truth of a decision is the influence that a planner with 4096 candidates
+Flights of 300 decisions in FT0 to FT3. The truth of a decision is the influence that a planner with 2048 candidates
 finds when its belief is centred at the true force of the simulation. Wind is judged in all tasks, obstacles in FT2 and
 FT3 (elsewhere their influence is 0 and every interval holds it). Flights 100.. calibrate, flights 200.. are held out.
 """
@@ -25,15 +25,17 @@ from awavo.explain.flight_intervals import influence_band, true_influence
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig
 from awavo.explain.intervals import Band, conformal_stretch, stretch_band
 from awavo.provenance import command_line, device_info, source_commit, versions
+from awavo.training.compilation import enable_cache
 
 CONFIG = ExplainedConfig()
-LARGE = CONFIG._replace(num_candidates=4096)
+LARGE = CONFIG._replace(num_candidates=2048)
+STEPS = 300
 TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
 
 
 def cases(first: int, flights: int, every: int) -> dict[str, list[tuple[Band, np.ndarray]]]:
     """Bands and truths by task, one entry a flight."""
-    flight = jax.jit(lambda seed, params: fly(seed, params, CONFIG))
+    flight = jax.jit(lambda seed, params: fly(seed, params, CONFIG, STEPS))
     bands = jax.jit(lambda inputs, params: jax.lax.map(lambda x: influence_band(x, params, CONFIG)[0], inputs))
     truths = jax.jit(lambda pairs, params: jax.lax.map(lambda x: true_influence(*x, params, LARGE), pairs))
     found: dict[str, list] = {}
@@ -41,7 +43,7 @@ def cases(first: int, flights: int, every: int) -> dict[str, list[tuple[Band, np
         params = flight_params(task)
         for seed in range(first, first + flights):
             trace = flight(seed, params)
-            chosen = np.arange(every // 2, 500, every)
+            chosen = np.arange(every // 2, STEPS, every)
             inputs = jax.tree.map(lambda x, c=chosen: x[c], trace.inputs)
             band = jax.tree.map(np.asarray, bands(inputs, params))
             truth = np.asarray(truths((inputs, trace.true_force[chosen]), params))
@@ -88,11 +90,12 @@ def score(found: dict, index: int, name: str, stretch) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--flights", type=int, default=12)
-    parser.add_argument("--every", type=int, default=20)
+    parser.add_argument("--flights", type=int, default=10)
+    parser.add_argument("--every", type=int, default=12)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--calibration", type=Path)
     options = parser.parse_args()
+    enable_cache()
     made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
     first = cases(100, options.flights, options.every)
     stretch = {name: conformal_stretch(*gather(first, TASKS[name], i)) for i, name in enumerate(FACTORS)}

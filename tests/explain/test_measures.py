@@ -58,9 +58,7 @@ def test_linear_quadratic_magnitude_within_three_percent_after_debiasing(force):
     for seed in range(24):
         drawn = 2.5 * jax.random.normal(jax.random.key(seed), (512, 1))
         prior = jnp.log(norm.pdf(np.asarray(drawn[:, 0]) / 2.5))
-        p, q = (
-            jax.nn.softmax(lq_score({"x": 0.4, "force": f}, drawn[:, 0]) / HEAT - prior) for f in (force, 0.0)
-        )
+        p, q = (jax.nn.softmax(lq_score({"x": 0.4, "force": f}, drawn[:, 0]) / HEAT - prior) for f in (force, 0.0))
         a, b = debiased_magnitude(jax.random.key(0), drawn, p, q)
         debiased.append(float(a))
         plain.append(float(b))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -12,9 +11,9 @@ from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, update_belief
 from awavo.errors import InputError
+from awavo.explain.flight_model import motor_pwm
 from awavo.explain.flight_planner import Choice, ExplainedConfig, explained_planner, start_particles
 from awavo.explain.measures import influences, mean_parts, shapley, total_variation
-from awavo.explain.flight_model import motor_pwm
 from awavo.tasks.quadrotor.body import Body, body_drag, rotate
 from awavo.tasks.quadrotor.flight import (
     ACTION_HIGH,
@@ -92,7 +91,6 @@ def decide_from(
     return explained_planner(params, lissajous, config).decide(*inputs, seen)
 
 
-@lru_cache(maxsize=4)
 def flight_steps() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Return `reset(key, params)`, `take_in(state, belief, params)` and `step(key, state, action, params)`."""
     bare_reset, bare_step = flight_functions(lissajous, Box(ACTION_LOW, ACTION_HIGH))

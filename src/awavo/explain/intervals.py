@@ -19,7 +19,8 @@ from awavo.errors import InputError
 from awavo.explain.measures import influences, num_factors, without
 
 __all__ = [
-    "Band", "Stretch", "bootstrap_influences", "conformal_stretch", "nested_influences", "quantile_band", "stretch_band",
+    "Band", "Stretch", "bootstrap_influences", "conformal_stretch", "nested_influences", "quantile_band",
+    "stretch_band",
 ]  # fmt: skip
 
 LEVEL = 0.9

@@ -2,9 +2,9 @@ r"""How far a factor moved a decision, in the decision's own units: a debiased s
 
 .. math::  I_i^2 = d\,\bigl(2\,\mathrm{SW}_2^2(N) - \overline{\mathrm{SW}_2^2(N/2)}\bigr),
 
-with both posteriors pushed through a map to d physical coordinates (N of thrust, rad/s, microseconds of PWM). The factor
-d makes a pure shift count with its length; the second term, over the two halves of the pool, cancels the bias of order
-1/N that makes a plug-in distance too large at a planner's sample sizes (Richardson).
+with both posteriors pushed through a map to d physical coordinates (N of thrust, rad/s, microseconds of PWM). The
+factor d makes a pure shift count with its length; the second term, over the two halves of the pool, cancels the bias of
+order 1/N that makes a plug-in distance too large at a planner's sample sizes (Richardson).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 r"""The decision record: an MCAP file with every input and outcome of every planned step.
 
 Topic `/flight` holds one message: planner settings, the vehicle's numbers, the obstacles, provenance. Topic
-`/decision` holds one message a step: key, state, force estimate with covariance, posterior particles (the nominal), log-likelihoods
-of every coalition (the costs per factor), weights, action, and the inner loop's saturation where it is known. Messages
-are JSON; arrays are base64 of their bytes, so that a decision can be made again bit by bit. The file is written in small
-chunks: what was flushed before a crash can be read.
+`/decision` holds one message a step: key, state, force estimate with covariance, posterior particles (the nominal),
+log-likelihoods of every coalition (the costs per factor), weights and action; a simulation adds what it alone knows.
+Messages are JSON; arrays are base64 of their bytes, so that a decision can be made again bit by bit. The file is
+written in small chunks: what was flushed before a crash can be read.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DecisionLog:
 
     def __init__(self, path: Path, config: ExplainedConfig, params: QuadrotorParams, forest: Forest, about: Mapping):
         mcap = _mcap()
-        self._file = Path(path).open("wb")
+        self._file = Path(path).open("wb")  # noqa: SIM115
         self._writer = mcap.writer.Writer(self._file, chunk_size=CHUNK_BYTES)
         self._writer.start(profile="awavo", library="awavo")
         self._count = 0
