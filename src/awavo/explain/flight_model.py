@@ -49,6 +49,7 @@ class FlightModel(NamedTuple):
     """The model's functions, for one vehicle and reference."""
 
     imagine: Callable[..., Float[Array, "3 M K"]]
+    paths: Callable[..., Float[Array, "H 3 M K"]]
     command: Callable[..., Float[Array, 4 * K]]
     added_thrust: Callable[..., Float[Array, "K 3"]]
     shift: Callable[..., Float[Array, "P D"]]
@@ -105,8 +106,8 @@ def flight_model(
     def drag_of(velocity, attitude):
         return rotate(attitude, body_drag(attitude, velocity, 1.0, params))
 
-    def imagine(body: Body, time, theta, candidates, forest):
-        """Sum the signals (reward, clearance cost, tilt cost) of following each candidate under each draw."""
+    def roll(body: Body, time, theta, candidates, forest):
+        """Follow each candidate under each draw: sums of reward, clearance cost, tilt cost, and the positions."""
         wide = (theta.shape[1], candidates.shape[0])
 
         def spread(x):
@@ -136,11 +137,18 @@ def flight_model(
             near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
             near = near + 20.0 * (gap < params.collision_radius)
             tilt = jnp.maximum(jnp.cos(config.tilt_margin) - axis[2], 0.0)
-            return (p, v, q, w, total + config.dt * jnp.stack([-error, near, tilt])), None
+            return (p, v, q, w, total + config.dt * jnp.stack([-error, near, tilt])), p
 
         start = (*(spread(x) for x in (body.position, body.velocity, body.attitude, body.rates)), jnp.zeros((3, *wide)))
         inputs = wanted_along(time, candidates[:, : 3 * knots], config.horizon)
-        return jax.lax.scan(step, start, inputs)[0][4]
+        last, places = jax.lax.scan(step, start, inputs)
+        return last[4], places
+
+    def imagine(*inputs):
+        return roll(*inputs)[0]
+
+    def paths(*inputs):
+        return roll(*inputs)[1]
 
     def command(body: Body, time, candidates):
         """Thrust per mass and body rates now, [4, K]."""
@@ -173,4 +181,4 @@ def flight_model(
         chosen = jax.lax.top_k(-gaps, min(config.num_near, gaps.shape[0]))[1]
         return Forest(*(column[chosen] for column in forest))
 
-    return FlightModel(imagine, command, added_thrust, shift, near_path)
+    return FlightModel(imagine, paths, command, added_thrust, shift, near_path)

@@ -26,7 +26,7 @@ from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log"]
+__all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log", "require_mcap"]
 
 FORMAT = 1
 CHUNK_BYTES = 256 * 1024
@@ -41,6 +41,11 @@ def _mcap() -> Any:
     except ImportError as error:
         raise MissingExtraError("decision records need the extra 'log': pip install 'awavo[log]'.") from error
     return mcap
+
+
+def require_mcap() -> None:
+    """Refuse early where the extra is missing."""
+    _mcap()
 
 
 class LoggedDecision(NamedTuple):
