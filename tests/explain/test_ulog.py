@@ -38,7 +38,10 @@ def flight_log(path, force, seconds=10.0, yaw=0.7, noise=0.05, leave_out=(), flo
             tilt = quaternion(axis / size if size > 1e-9 else [1, 0, 0], np.arcsin(min(size, 1.0)))
             spin = quaternion([0, 0, 1], yaw)
             q = np.array(
-                [tilt[0] * spin[0] - tilt[1:] @ spin[1:], *(tilt[0] * spin[1:] + spin[0] * tilt[1:] + np.cross(tilt[1:], spin[1:]))]
+                [
+                    tilt[0] * spin[0] - tilt[1:] @ spin[1:],
+                    *(tilt[0] * spin[1:] + spin[0] * tilt[1:] + np.cross(tilt[1:], spin[1:])),
+                ]
             )
             back = np.array([q[0], *-q[1:]])
             felt = turn(back, thrust + f) + noise * rng.normal(size=3)
