@@ -23,6 +23,10 @@ COMMANDS = {
     "train": ("Train", "Train an algorithm on a task. The same command again goes on where the run stopped."),
     "evaluate": ("Evaluate", "Evaluate a run on fresh episodes, greedy and stochastic."),
     "certify": ("Certify", "Certify a run's policies and its method, check stored certificates, or prove an operator."),
+    "explain": (
+        "Explain",
+        "Say why a controller decided so: a flight record, a PX4 log, a run, or a flight task flown now.",
+    ),
     "infer": ("Infer", "Infer the states of a system from part of them: lorenz96, from 50 sites to a million."),
     "compare": ("Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
     "report": ("Report", "Write one self-contained HTML page about one or several runs."),

@@ -314,8 +314,9 @@ def doctor(args: Any) -> int:
 
 
 def demo(args: Any) -> int:
-    """`awavo demo`: train, evaluate, report."""
+    """`awavo demo`: train, evaluate, report, explain."""
     from awavo import api
+    from awavo.explain_command import explain_run_folder
     from awavo.progress import show_evaluation, show_progress
 
     config = api.configure("cartpole", "orpo-dr", steps=args.steps, seeds=args.seeds)
@@ -327,10 +328,21 @@ def demo(args: Any) -> int:
     run = api.load(args.out)
     result = run.evaluate()
     page = run.report()
+    explanation, reasons, _ = explain_run_folder(run)
     wall = time.perf_counter() - began
     if args.json:
-        _emit({"run": str(args.out), "report": str(page), "wall_s": wall, **result["greedy"]})
+        _emit(
+            {
+                "run": str(args.out),
+                "report": str(page),
+                "wall_s": wall,
+                **result["greedy"],
+                "explanation": explanation["factors"],
+            }
+        )
     else:
         show_evaluation(result, config.task, config.algo)
+        print("why the policies act so, with a push halfway through each episode:")
+        print("\n".join(f"  {line}" for line in reasons))
         print(f"report page: {page}   ({wall:.0f} s in all)")
     return 0

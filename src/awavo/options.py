@@ -18,6 +18,7 @@ __all__ = [
     "Demo",
     "Doctor",
     "Evaluate",
+    "Explain",
     "Export",
     "Infer",
     "ListAll",
@@ -138,6 +139,36 @@ class Certify:
         from awavo import commands
 
         return commands.certify(self)
+
+
+@dataclass
+class Explain:
+    """Say why a controller decided so, with intervals: text, JSON, CSV and a page."""
+
+    target: Annotated[
+        Positional[str],
+        arg(metavar="FLIGHT.mcap|FLIGHT.ulg|RUN|FT3", help="decision record, PX4 log, run folder, or task to fly now"),
+    ]
+    out: Annotated[Path | None, arg(help="folder (default: beside the file, in the run, or runs/explain-TASK)")] = None
+    factor: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(metavar="NAME", help="wind, obstacles, drag, mass or obstacle:N; repeatable (default: wind, obstacles)"),
+    ] = ()
+    every: Annotated[int, arg(help="explain every so many decisions")] = 5
+    threshold: Annotated[float, arg(help="influence from which a stretch of time is listed")] = 0.15
+    seed: Annotated[int, arg(help="seed of a task flown now")] = 0
+    steps: Annotated[int, arg(help="decisions of a task flown now")] = 600
+    episodes: Annotated[int, arg(help="episodes of each seed of a RUN")] = 8
+    mass: Annotated[float | None, arg(help="mass in kg, for forces from a PX4 log in N")] = None
+    trust: Trust = False
+    json: Json = False
+
+    def run(self) -> int:
+        """Write explanation.json, .csv and .html, and print the ranking."""
+        Device(device="cpu").apply()
+        from awavo.explain_command import explain
+
+        return explain(self)
 
 
 @dataclass

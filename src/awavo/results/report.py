@@ -20,7 +20,7 @@ from awavo.results.page import Section, SectionFn, render
 from awavo.results.sections import DEFAULT_SECTIONS
 from awavo.results.store import RunData, to_plain, write_bytes
 
-__all__ = ["Section", "SectionFn", "render_report", "write_report"]
+__all__ = ["Section", "SectionFn", "asset", "content_policy", "embed", "render_report", "write_report"]
 
 
 def write_report(
@@ -45,7 +45,7 @@ def render_report(
     made = [section_fn(comparison) for section_fn in (*DEFAULT_SECTIONS, *extra_sections)]
     sections = [section for section in made if section is not None]
     _check_ids(sections)
-    script = _asset("chart.js") + "\n" + _asset("page.js")
+    script = asset("chart.js") + "\n" + asset("page.js")
     rows = [row for group in comparison.groups for row in group.rows]
     return render(
         "report.html",
@@ -55,24 +55,25 @@ def render_report(
         notes=comparison.notes,
         sections=sections,
         version=runs[0].meta.get("versions", {}).get("awavo", ""),
-        style=Markup(_asset("style.css")),
+        style=Markup(asset("style.css")),
         script=Markup(script),
-        charts=_embed({chart["id"]: chart for section in sections for chart in section.charts}),
-        policy=_policy(script),
+        charts=embed({chart["id"]: chart for section in sections for chart in section.charts}),
+        policy=content_policy(script),
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Text of a file beside the templates."""
     return resources.files("awavo.results").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _policy(script: str) -> str:
+def content_policy(script: str) -> str:
     """Let the browser run this script and nothing else, and load nothing from anywhere."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
 
 
-def _embed(content: dict[str, Any]) -> Markup:
+def embed(content: dict[str, Any]) -> Markup:
     """JSON that cannot end its script element, whatever the names in it."""
     text = json.dumps(to_plain(content), allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

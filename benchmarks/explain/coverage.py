@@ -1,0 +1,115 @@
+"""Do the intervals of an influence hold what they promise? Calibrate on some simulated flights, test on others.
+
+    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--every 12]
+        [--out benchmarks/explain/results/coverage.json] [--calibration src/awavo/explain/calibration.json]
+
+Flights of 300 decisions in FT0 to FT3. The truth of a decision is the influence that a planner with 2048 candidates
+finds when its belief is centred at the true force of the simulation. Wind is judged in all tasks, obstacles in FT2 and
+FT3 (elsewhere their influence is 0 and every interval holds it). Flights 100.. calibrate, flights 200.. are held out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+import jax
+import numpy as np
+
+from awavo.explain.flight import flight_params, fly
+from awavo.explain.flight_intervals import influence_band, true_influence
+from awavo.explain.flight_planner import FACTORS, ExplainedConfig
+from awavo.explain.intervals import Band, conformal_stretch, stretch_band
+from awavo.provenance import command_line, device_info, source_commit, versions
+from awavo.training.compilation import enable_cache
+
+CONFIG = ExplainedConfig()
+LARGE = CONFIG._replace(num_candidates=2048)
+STEPS = 300
+TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
+
+
+def cases(first: int, flights: int, every: int) -> dict[str, list[tuple[Band, np.ndarray]]]:
+    """Bands and truths by task, one entry a flight."""
+    flight = jax.jit(lambda seed, params: fly(seed, params, CONFIG, STEPS))
+    bands = jax.jit(lambda inputs, params: jax.lax.map(lambda x: influence_band(x, params, CONFIG)[0], inputs))
+    truths = jax.jit(lambda pairs, params: jax.lax.map(lambda x: true_influence(*x, params, LARGE), pairs))
+    found: dict[str, list] = {}
+    for task in TASKS["wind"]:
+        params = flight_params(task)
+        for seed in range(first, first + flights):
+            trace = flight(seed, params)
+            chosen = np.arange(every // 2, STEPS, every)
+            inputs = jax.tree.map(lambda x, c=chosen: x[c], trace.inputs)
+            band = jax.tree.map(np.asarray, bands(inputs, params))
+            truth = np.asarray(truths((inputs, trace.true_force[chosen]), params))
+            found.setdefault(task, []).append((band, truth))
+        print(first, task, flush=True)
+    return found
+
+
+def gather(found: dict, tasks: tuple[str, ...], index: int) -> tuple[Band, np.ndarray]:
+    pairs = [pair for task in tasks for pair in found[task]]
+    band = Band(*(np.concatenate([np.asarray(b[i])[:, index] for b, _ in pairs]) for i in range(3)))
+    return band, np.concatenate([t[:, index] for _, t in pairs])
+
+
+def inside(band: Band, truth: np.ndarray) -> np.ndarray:
+    return (truth >= band.low) & (truth <= band.high)
+
+
+def score(found: dict, index: int, name: str, stretch) -> dict:
+    band, truth = gather(found, TASKS[name], index)
+    held = stretch_band(band, stretch)
+    per_flight = [
+        inside(stretch_band(Band(*(np.asarray(x)[:, index] for x in b)), stretch), t[:, index]).mean()
+        for task in TASKS[name]
+        for b, t in found[task]
+    ]
+    rng = np.random.default_rng(0)
+    drawn = [np.mean(rng.choice(per_flight, len(per_flight))) for _ in range(2000)]
+    by_task = {}
+    for task in TASKS[name]:
+        own, known = gather(found, (task,), index)
+        by_task[task] = float(inside(stretch_band(own, stretch), known).mean())
+    return {
+        "coverage": float(inside(held, truth).mean()),
+        "coverage_interval_over_flights": np.quantile(drawn, [0.025, 0.975]).tolist(),
+        "coverage_before_calibration": float(inside(band, truth).mean()),
+        "by_task": by_task,
+        "mean_width": float(np.mean(np.asarray(held.high) - np.asarray(held.low))),
+        "mean_absolute_error": float(np.abs(np.asarray(band.value) - truth).mean()),
+        "cases": len(truth),
+        "flights": len(per_flight),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--flights", type=int, default=10)
+    parser.add_argument("--every", type=int, default=12)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--calibration", type=Path)
+    options = parser.parse_args()
+    enable_cache()
+    made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
+    first = cases(100, options.flights, options.every)
+    stretch = {name: conformal_stretch(*gather(first, TASKS[name], i)) for i, name in enumerate(FACTORS)}
+    second = cases(200, options.flights, options.every)
+    results = {name: score(second, i, name, stretch[name]) for i, name in enumerate(FACTORS)}
+    made |= {"planner": json.loads(json.dumps(CONFIG)), "level": 0.9, "seeds": {"calibration": 100, "held_out": 200}}
+    made |= {"flights_per_task": options.flights}
+    stretches = {name: value._asdict() for name, value in stretch.items()}
+    print(json.dumps({"stretch": stretches, "results": results}, indent=1))
+    if options.out:
+        options.out.write_text(json.dumps({"stretch": stretches, "results": results, **made}, indent=1) + "\n")
+    if options.calibration:
+        options.calibration.write_text(json.dumps({"stretch": stretches, **made}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

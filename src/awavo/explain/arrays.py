@@ -1,0 +1,40 @@
+"""Arrays as JSON and back, bit by bit: a type, a shape, and the bytes in base64. Nothing in a file is ever run."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from typing import Any
+
+import numpy as np
+
+from awavo.errors import InputError
+
+__all__ = ["MAX_BYTES", "pack_array", "unpack_array"]
+
+DTYPES = ("float32", "float64", "int32", "uint32", "bool")
+MAX_BYTES = 64 * 2**20
+
+
+def pack_array(array: Any) -> dict[str, Any]:
+    """Return a JSON object that holds the array."""
+    values = np.asarray(array)
+    if values.dtype.name not in DTYPES:
+        raise InputError(f"an array of {values.dtype} cannot be logged: expected one of {', '.join(DTYPES)}.")
+    data = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False)).tobytes()
+    return {"dtype": values.dtype.name, "shape": list(values.shape), "data": base64.b64encode(data).decode()}
+
+
+def unpack_array(packed: Any) -> np.ndarray:
+    """Return the array of `pack_array`, or refuse what is none."""
+    try:
+        dtype, shape, data = packed["dtype"], packed["shape"], base64.b64decode(packed["data"], validate=True)
+        if dtype not in DTYPES or not all(isinstance(n, int) and n >= 0 for n in shape):
+            raise ValueError(f"dtype {dtype!r}, shape {shape!r}")
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size != len(data) or size > MAX_BYTES:
+            raise ValueError(f"{len(data)} bytes for shape {shape!r}")
+    except (TypeError, KeyError, ValueError, binascii.Error) as error:
+        raise InputError(f"an array of the log cannot be read ({error}).") from error
+    return np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).reshape(shape).astype(dtype)

@@ -1,0 +1,69 @@
+r"""How far a factor moved a decision, in the decision's own units: a debiased sliced Wasserstein distance.
+
+.. math::  I_i^2 = d\,\bigl(2\,\mathrm{SW}_2^2(N) - \overline{\mathrm{SW}_2^2(N/2)}\bigr),
+
+with both posteriors pushed through a map to d physical coordinates (N of thrust, rad/s, microseconds of PWM). The
+factor d makes a pure shift count with its length; the second term, over the two halves of the pool, cancels the bias of
+order 1/N that makes a plug-in distance too large at a planner's sample sizes (Richardson).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from awavo.errors import InputError
+from awavo.transport import draw_slices, sliced_wasserstein
+
+__all__ = ["NUM_SLICES", "debiased_magnitude", "signed_root", "square_magnitude"]
+
+NUM_SLICES = 12
+
+
+def square_magnitude(
+    points: Float[Array, "K d"], p: Float[Array, " K"], q: Float[Array, " K"], slices: Float[Array, "L d"]
+) -> Float[Array, ""]:
+    """Return d SW_2^2 between two weightings of the same points, as they are (biased upwards)."""
+    value = sliced_wasserstein(points, points, x_weights=p, y_weights=q, slices=slices)
+    assert isinstance(value, jax.Array)
+    return points.shape[-1] * value
+
+
+def signed_root(square: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """Return the root with the square's sign: debiasing may leave a distance of about zero slightly negative."""
+    return jnp.sign(square) * jnp.sqrt(jnp.abs(square))
+
+
+@partial(jax.jit, static_argnames="num_slices")
+def _debiased(key, points, p, q, num_slices):
+    dim = points.shape[-1]
+    slices = jnp.ones((1, 1)) if dim == 1 else draw_slices(key, num_slices, dim, split=False)[0]
+    whole = square_magnitude(points, p, q, slices)
+
+    def half(part):
+        a, b = p[part], q[part]
+        return square_magnitude(points[part], a / jnp.sum(a), b / jnp.sum(b), slices)
+
+    halves = 0.5 * (half(slice(0, None, 2)) + half(slice(1, None, 2)))
+    return 2 * whole - halves, whole
+
+
+def debiased_magnitude(
+    key: Array,
+    points: Float[Array, "K d"],
+    p: Float[Array, " K"],
+    q: Float[Array, " K"],
+    num_slices: int = NUM_SLICES,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the debiased magnitude (negative where noise outweighs it) and the plug-in one.
+
+    Candidates must be in random order, or in an order in which the even and the odd ones are alike: these are the
+    halves.
+    """
+    if points.ndim != 2 or points.shape[0] < 4:
+        raise InputError(f"points have shape {points.shape}, expected (K, d) with K >= 4.")
+    square, plain = _debiased(key, points, p, q, num_slices)
+    return signed_root(square), jnp.sqrt(jnp.maximum(plain, 0.0))

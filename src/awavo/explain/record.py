@@ -1,0 +1,231 @@
+r"""The decision record: an MCAP file with every input and outcome of every planned step.
+
+Topic `/flight` holds one message: planner settings, the vehicle's numbers, the obstacles, provenance. Topic
+`/decision` holds one message a step: key, state, force estimate with covariance, posterior particles (the nominal),
+log-likelihoods of every coalition (the costs per factor), weights and action; a simulation adds what it alone knows.
+Messages are JSON; arrays are base64 of their bytes, so that a decision can be made again bit by bit. The file is
+written in small chunks: what was flushed before a crash can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from awavo.control.belief import Belief
+from awavo.errors import InputError, MissingExtraError
+from awavo.explain.arrays import pack_array, unpack_array
+from awavo.explain.flight import DecisionInputs
+from awavo.explain.flight_model import ModelConfig
+from awavo.explain.flight_planner import ExplainedConfig
+from awavo.tasks.quadrotor.body import Body
+from awavo.tasks.quadrotor.forest import Forest
+from awavo.tasks.quadrotor.params import QuadrotorParams
+
+__all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log", "require_mcap"]
+
+FORMAT = 1
+CHUNK_BYTES = 256 * 1024
+FIELDS = ("log_likelihood", "weights", "action", "effective_size")
+
+
+def _mcap() -> Any:
+    try:
+        import mcap.exceptions
+        import mcap.stream_reader
+        import mcap.writer
+    except ImportError as error:
+        raise MissingExtraError("decision records need the extra 'log': pip install 'awavo[log]'.") from error
+    return mcap
+
+
+def require_mcap() -> None:
+    """Refuse early where the extra is missing."""
+    _mcap()
+
+
+class LoggedDecision(NamedTuple):
+    """One step of a record: what the planner got, what came out, and what the simulation knows besides."""
+
+    index: int
+    inputs: DecisionInputs
+    outcome: dict[str, np.ndarray]
+    extra: dict[str, np.ndarray]
+
+
+class FlightLog(NamedTuple):
+    """A record as read: `missing` says in words what is not there."""
+
+    about: dict[str, Any]
+    config: ExplainedConfig
+    params: QuadrotorParams
+    decisions: list[LoggedDecision]
+    missing: list[str]
+
+
+class DecisionLog:
+    """Write a record; a context manager. `about` is free JSON: seed, task, command, commit."""
+
+    def __init__(self, path: Path, config: ExplainedConfig, params: QuadrotorParams, forest: Forest, about: Mapping):
+        mcap = _mcap()
+        self._file = Path(path).open("wb")  # noqa: SIM115
+        self._writer = mcap.writer.Writer(self._file, chunk_size=CHUNK_BYTES)
+        self._writer.start(profile="awavo", library="awavo")
+        self._count = 0
+        schemas = {
+            name: self._writer.register_schema(name=f"awavo.{name}", encoding="jsonschema", data=b'{"type": "object"}')
+            for name in ("flight", "decision")
+        }
+        self._channels = {
+            name: self._writer.register_channel(topic=f"/{name}", message_encoding="json", schema_id=schema)
+            for name, schema in schemas.items()
+        }
+        head = {
+            "format": FORMAT,
+            "config": {**config._asdict(), "model": config.model._asdict()},
+            "params": {name: pack_array(np.asarray(value, np.float32)) for name, value in params._asdict().items()},
+            "forest": {name: pack_array(column) for name, column in forest._asdict().items()},
+            "about": dict(about),
+        }
+        self._write("flight", 0.0, 0, head)
+
+    def _write(self, channel: str, time: float, index: int, content: Mapping[str, Any]) -> None:
+        data = json.dumps(content, allow_nan=False).encode()
+        stamp = round(max(time, 0.0) * 1e9)
+        self._writer.add_message(self._channels[channel], stamp, data, stamp, index)
+
+    def add(self, inputs: DecisionInputs, outcome: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
+        """Log one decision; `inputs.key` is a jax key, `outcome` holds the fields of `Choice` named in FIELDS."""
+        import jax
+
+        arrays = {
+            "key": jax.random.key_data(inputs.key),
+            **{f"body_{name}": value for name, value in inputs.body._asdict().items()},
+            "time": inputs.time,
+            "belief_mean": inputs.belief.mean,
+            "belief_covariance": inputs.belief.covariance,
+            "particles": inputs.particles,
+            **{f"out_{name}": outcome[name] for name in FIELDS},
+            **{f"extra_{name}": value for name, value in (extra or {}).items()},
+        }
+        packed = {name: pack_array(value) for name, value in jax.device_get(arrays).items()}
+        self._write("decision", float(inputs.time), self._count, {"index": self._count, **packed})
+        self._count += 1
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.finish()
+        self._file.close()
+
+    def __enter__(self) -> DecisionLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _messages(path: Path, missing: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield topic and content of every message up to the end or to the first damage, which is then noted."""
+    mcap = _mcap()
+    from mcap.records import Channel, DataEnd, Message
+
+    topics: dict[int, str] = {}
+    ended = False
+    with path.open("rb") as file:
+        records = iter(mcap.stream_reader.StreamReader(file, record_size_limit=256 * 2**20).records)
+        while True:
+            try:
+                record = next(records)
+                if isinstance(record, Channel):
+                    topics[record.id] = record.topic
+                elif isinstance(record, Message) and record.channel_id in topics:
+                    yield topics[record.channel_id], json.loads(record.data)
+                elif isinstance(record, DataEnd):
+                    ended = True
+            except StopIteration:
+                break
+            except Exception as error:  # the reader fails in many ways on a torn file: struct, decompression, its own
+                missing.append(f"the file is damaged or was cut off ({type(error).__name__})")
+                return
+    if not ended:
+        missing.append("the file was not finished: it ends without its closing record")
+
+
+def _config(stored: Mapping[str, Any]) -> ExplainedConfig:
+    plain = dict(stored)
+    model = ModelConfig(**{k: _number(v, ModelConfig._field_defaults[k]) for k, v in plain.pop("model").items()})
+    defaults = ExplainedConfig._field_defaults
+    return ExplainedConfig(**{k: _number(v, defaults[k]) for k, v in plain.items()}, model=model)
+
+
+def _number(value: Any, like: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
+        raise ValueError(f"{value!r} is no setting")
+    return int(value) if isinstance(like, int) else float(value)
+
+
+def _decision(content: Mapping[str, Any], forest: Forest) -> LoggedDecision:
+    import jax
+
+    arrays = {name: unpack_array(value) for name, value in content.items() if name != "index"}
+    body = Body(*(arrays[f"body_{name}"] for name in Body._fields))
+    belief = Belief(arrays["belief_mean"], arrays["belief_covariance"])
+    key = jax.random.wrap_key_data(arrays["key"])
+    inputs = DecisionInputs(key, body, arrays["time"], belief, arrays["particles"], forest)
+    pick = {p: {n.removeprefix(p): a for n, a in arrays.items() if n.startswith(p)} for p in ("out_", "extra_")}
+    if set(FIELDS) - set(pick["out_"]):
+        raise KeyError("an outcome is missing")
+    return LoggedDecision(int(content["index"]), inputs, pick["out_"], pick["extra_"])
+
+
+def read_log(path: str | Path) -> FlightLog:
+    """Read a record, or as much of it as there is; refuse a file that is none."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"'{path}': there is no such file.")
+    missing: list[str] = []
+    head: tuple[dict, ExplainedConfig, QuadrotorParams, Forest] | None = None
+    decisions: list[LoggedDecision] = []
+    for topic, content in _messages(path, missing):
+        try:
+            if topic == "/flight":
+                if content["format"] != FORMAT:
+                    raise InputError(f"'{path}' has record format {content['format']}, expected {FORMAT}.")
+                params = QuadrotorParams(**{k: unpack_array(v)[()] for k, v in content["params"].items()})
+                forest = Forest(**{name: unpack_array(v) for name, v in content["forest"].items()})
+                head = (content["about"], _config(content["config"]), params, forest)
+            elif topic == "/decision" and head is not None:
+                decisions.append(_decision(content, head[3]))
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError) and topic == "/flight":
+                raise
+            missing.append(f"a message of {topic} cannot be read ({error})")
+    if head is None:
+        reason = f" ({missing[0]})" if missing else ""
+        raise InputError(f"'{path}' is not a decision record of awavo{reason}.")
+    if not decisions:
+        raise InputError(f"'{path}' holds no decision ({missing[0] if missing else 'it is empty'}).")
+    missing += _gaps([d.index for d in decisions], head[0])
+    return FlightLog(head[0], head[1], head[2], decisions, missing)
+
+
+def _gaps(indices: list[int], about: Mapping[str, Any]) -> list[str]:
+    """Say which decisions are not there, by their numbers."""
+    planned = about.get("steps")
+    known = set(indices)
+    last = planned - 1 if isinstance(planned, int) and 0 < planned < 10**7 else max(known)
+    absent = [i for i in range(last + 1) if i not in known]
+    if not absent:
+        return []
+    runs: list[list[int]] = []
+    for i in absent:
+        if runs and i == runs[-1][1] + 1:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    named = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs[:5])
+    return [f"decisions {named} of {last + 1} are missing"]

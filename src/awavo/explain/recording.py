@@ -1,0 +1,83 @@
+"""Fly in simulation and log every decision; make logged decisions again and compare them bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from awavo.explain.flight import DecisionInputs, decide_from, flight_params, flight_steps, start_force_belief
+from awavo.explain.flight_planner import Choice, ExplainedConfig, start_particles
+from awavo.explain.record import FIELDS, DecisionLog, FlightLog
+from awavo.tasks.quadrotor.params import QuadrotorParams
+
+__all__ = ["Replay", "decide_compiled", "record_flight", "replay_log"]
+
+
+class Replay(NamedTuple):
+    """How many decisions came out bit by bit as logged, and the numbers of those that did not."""
+
+    count: int
+    differing: list[int]
+
+
+@lru_cache(maxsize=8)
+def decide_compiled(config: ExplainedConfig):
+    """The one compiled program that decides, for flying, for replay and for asking again."""
+    return jax.jit(lambda inputs, params: decide_from(inputs, params, config))
+
+
+def _single(params: QuadrotorParams) -> QuadrotorParams:
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
+
+
+def record_flight(
+    path: str | Path,
+    *,
+    task: str = "FT3",
+    seed: int = 0,
+    steps: int = 600,
+    config: ExplainedConfig | None = None,
+    physics: Mapping[str, float] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Fly a task in simulation with the explained planner and write its record; a collision ends the flight."""
+    config = ExplainedConfig() if config is None else config
+    params = flight_params(task, **(physics or {}))
+    reset, take_in, advance = (jax.jit(f) for f in flight_steps())
+    decide, key = decide_compiled(config), jax.random.key(seed)
+    state = reset(jax.random.fold_in(key, 2**20), params)
+    belief, particles = start_force_belief(), start_particles(config)
+    head = {"task": task, "seed": seed, "steps": steps, "simulated": True, **(about or {})}
+    collided = False
+    with DecisionLog(Path(path), config, params, jax.device_get(state.forest), head) as log:
+        for t in range(steps):
+            plan_key, step_key = jax.random.split(jax.random.fold_in(key, t))
+            belief = take_in(state, belief, params)
+            inputs = DecisionInputs(plan_key, state.body, state.time, belief, particles, state.forest)
+            choice: Choice = decide(inputs, params)
+            true_force = state.true_force
+            state, (error, gap, costs, hit) = advance(step_key, state, choice.action, params)
+            extra = {"true_force": true_force, "error": error, "clearance": gap, "costs": costs, "hit": hit}
+            log.add(inputs, choice._asdict(), extra)
+            particles, collided = choice.particles, bool(hit)
+            if collided:
+                break
+    return {"decisions": t + 1, "collision": collided}
+
+
+def replay_log(log: FlightLog) -> Replay:
+    """Make every logged decision again from its inputs and compare all bits of what came out."""
+    decide, params = decide_compiled(log.config), _single(log.params)
+    differing = []
+    for logged in log.decisions:
+        found = jax.device_get(decide(jax.tree.map(jnp.asarray, logged.inputs), params))._asdict()
+        same = all(np.asarray(found[n]).tobytes() == np.asarray(logged.outcome[n]).tobytes() for n in FIELDS)
+        if not same:
+            differing.append(logged.index)
+    return Replay(len(log.decisions), differing)

@@ -1,0 +1,72 @@
+"""The explanation page: what moved the decisions, when, and by how much. Opens from disk, calls no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from awavo.errors import InputError
+from awavo.results.page import render
+from awavo.results.report import asset, content_policy, embed
+from awavo.results.store import write_bytes
+
+__all__ = ["PageContent", "write_explain_page"]
+
+MEANING = (
+    "Influence is a probability: the least chance, over all ways to couple both worlds, that the decision would have "
+    "been another one without the factor (total variation of the posterior with and without it). Shares are not "
+    "probabilities: they split the joint influence."
+)
+
+
+class PageContent(NamedTuple):
+    """What the page shows. `data` holds arrays by name (time, names, value, low, high, shares, together, ...)."""
+
+    title: str
+    subtitle: str
+    ranking_head: Sequence[str]
+    ranking: Sequence[Sequence[str]]
+    margins: Sequence[tuple[str, str]]
+    notes: Sequence[str]
+    command: str
+    data: Mapping[str, Any]
+    calibrated: bool = False
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise InputError("the explanation holds numbers that are not finite.")
+        return _round(value.tolist())
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, Mapping):
+        return {k: _round(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_round(v) for v in value]
+    return value
+
+
+def write_explain_page(content: PageContent, out: Path) -> Path:
+    """Write the page in one piece and return its path."""
+    script = asset("explain.js")
+    data = {"position": None, "force": None, "cylinders": [], "fans": [], "segments": [], "unit": "s", **content.data}
+    page = render(
+        "explain.html",
+        **{k: v for k, v in content._asdict().items() if k not in ("data", "calibrated")},
+        meaning=MEANING,
+        calm=data["calm"],
+        band_note=", calibrated on simulated flights" if content.calibrated else ", not calibrated",
+        has_path=data["position"] is not None,
+        has_force=data["force"] is not None,
+        style=Markup(asset("style.css")),
+        script=Markup(script),
+        policy=content_policy(script),
+        data=embed(_round(data)),
+    )
+    write_bytes(out, str(page).encode())
+    return out

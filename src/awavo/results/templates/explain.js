@@ -1,0 +1,183 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const NS = "http://www.w3.org/2000/svg";
+const PAD = { left: 46, right: 12, top: 8, bottom: 26 };
+const tint = (i) => `var(--c${i % 8})`;
+const slider = document.getElementById("instant");
+const at = () => Math.min(+slider.value, data.time.length - 1);
+const get = (id) => document.getElementById(id);
+
+function node(name, attributes, parent, text) {
+  const made = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  if (parent) parent.appendChild(made);
+  return made;
+}
+function canvas(view) {
+  const holder = document.querySelector(`[data-view="${view}"] .plot`);
+  if (!holder || !holder.clientWidth) return null;
+  holder.replaceChildren();
+  const w = holder.clientWidth, h = holder.clientHeight;
+  const svg = node("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": view }, holder);
+  return { svg, w, h };
+}
+const line = (points) => "M" + points.map((p) => `${p[0].toFixed(1)} ${p[1].toFixed(1)}`).join("L");
+function steps(low, high, count) {
+  const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
+  const out = [];
+  for (let v = Math.ceil(low / step) * step; v <= high + 1e-9; v += step) out.push(+v.toFixed(6));
+  return out;
+}
+function axes({ svg, w, h }, low, high, xs = data.time) {
+  const x0 = xs[0], x1 = xs[xs.length - 1] > x0 ? xs[xs.length - 1] : x0 + 1;
+  const sx = (t) => PAD.left + (t - x0) / (x1 - x0) * (w - PAD.left - PAD.right);
+  const sy = (v) => h - PAD.bottom - (v - low) / (high - low) * (h - PAD.top - PAD.bottom);
+  for (const v of steps(low, high, 4)) {
+    node("line", { class: "gridline", x1: PAD.left, x2: w - PAD.right, y1: sy(v), y2: sy(v) }, svg);
+    node("text", { x: PAD.left - 6, y: sy(v) + 4, "text-anchor": "end" }, svg, `${v}`);
+  }
+  for (const t of steps(x0, x1, w / 110)) node("text", { x: sx(t), y: h - 8, "text-anchor": "middle" }, svg, `${t} ${data.unit}`);
+  return { sx, sy };
+}
+function band(svg, sx, sy, low, high, colour) {
+  const up = data.time.map((t, i) => [sx(t), sy(high[i])]), down = data.time.map((t, i) => [sx(t), sy(low[i])]).reverse();
+  node("path", { class: "band", fill: colour, d: line(up.concat(down)) + "Z" }, svg);
+}
+const column = (rows, i) => rows.map((row) => row[i]);
+function cursor(c, sx) { node("line", { class: "cursor", x1: sx(data.time[at()]), x2: sx(data.time[at()]), y1: PAD.top, y2: c.h - PAD.bottom }, c.svg); }
+
+function drawInfluence() {
+  const c = canvas("influence"); if (!c) return;
+  const { sx, sy } = axes(c, 0, 1);
+  for (const s of data.segments) {
+    const i = data.names.indexOf(s.factor);
+    node("rect", { class: "shade", fill: tint(i), x: sx(s.start), width: Math.max(1, sx(s.end) - sx(s.start)), y: PAD.top, height: c.h - PAD.top - PAD.bottom }, c.svg);
+  }
+  node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(data.calm), y2: sy(data.calm) }, c.svg);
+  data.names.forEach((name, i) => {
+    band(c.svg, sx, sy, column(data.low, i), column(data.high, i), tint(i));
+    node("path", { class: "series", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(data.value[k][i])])) }, c.svg);
+  });
+  cursor(c, sx);
+}
+function drawForce() {
+  if (!data.force) return;
+  const c = canvas("force"); if (!c) return;
+  const reach = Math.max(0.5, ...data.force.flat().map(Math.abs)) * 1.1;
+  const { sx, sy } = axes(c, -reach, reach);
+  ["east", "north", "up"].forEach((name, i) => {
+    const mean = column(data.force, i), wide = column(data.force_std, i).map((s) => 1.645 * s);
+    band(c.svg, sx, sy, mean.map((m, k) => m - wide[k]), mean.map((m, k) => m + wide[k]), tint(i + 4));
+    node("path", { class: "series", stroke: tint(i + 4), d: line(data.time.map((t, k) => [sx(t), sy(mean[k])])) }, c.svg);
+    node("text", { x: c.w - PAD.right - 4, y: PAD.top + 14 * (i + 1), "text-anchor": "end", style: `fill:${tint(i + 4)}` }, c.svg, name);
+  });
+  cursor(c, sx);
+}
+function drawShares() {
+  const c = canvas("shares"); if (!c) return;
+  const k = at(), rows = [...data.names.map((n, i) => [n, data.shares[k][i], tint(i)]), ["all together", data.together[k], "var(--muted)"]];
+  const left = 130, zero = left + 20, scale = (c.w - zero - 60) / 1, tall = (c.h - 10) / rows.length;
+  rows.forEach(([name, value, colour], r) => {
+    const y = 5 + r * tall;
+    node("text", { x: left, y: y + tall / 2 + 4, "text-anchor": "end" }, c.svg, name);
+    node("rect", { class: "share", fill: colour, x: Math.min(zero, zero + value * scale), width: Math.max(1, Math.abs(value) * scale), y: y + 3, height: Math.max(4, tall - 8) }, c.svg);
+    node("text", { x: zero + Math.max(0, value) * scale + 6, y: y + tall / 2 + 4 }, c.svg, value.toFixed(3));
+  });
+  const sum = data.shares[k].reduce((a, b) => a + b, 0);
+  get("sum").textContent = `Shapley shares of removing everything: they sum to ${sum.toFixed(4)}, the influence of all factors together. Temperature ${data.temperature ?? "–"}, effective candidates ${data.effective ? data.effective[k].toFixed(0) : "–"}.`;
+}
+let turn = [-0.6, 0.55];
+function project(p, w, h, box) {
+  const [cx, cy, cz, size] = box, [a, b] = turn;
+  const x = p[0] - cx, y = p[1] - cy, z = p[2] - cz;
+  const u = x * Math.cos(a) - y * Math.sin(a), v = x * Math.sin(a) + y * Math.cos(a);
+  const s = Math.min(w, h * 1.6) / size * 0.8;
+  return [w / 2 + s * u, h / 2 - s * (z * Math.cos(b) + v * Math.sin(b))];
+}
+const heat = (v) => `color-mix(in srgb, var(--bad) ${Math.round(100 * Math.min(1, v))}%, var(--c0))`;
+function drawSpace() {
+  const c = canvas("space"); if (!c) return;
+  const mid = [0, 1, 2].map((i) => { const v = column(data.position, i); return (Math.min(...v) + Math.max(...v)) / 2; });
+  const span = Math.max(1, ...[0, 1, 2].map((i) => { const v = column(data.position, i); return Math.max(...v) - Math.min(...v); }));
+  const put = (p) => project(p, c.w, c.h, [...mid, span * 1.25]);
+  for (const o of data.cylinders) {
+    for (const z of [0, o.height]) {
+      const ring = Array.from({ length: 25 }, (_, j) => put([o.x + o.radius * Math.cos(j * Math.PI / 12), o.y + o.radius * Math.sin(j * Math.PI / 12), z]));
+      node("path", { class: "cylinder", fill: "none", stroke: "var(--muted)", d: line(ring) }, c.svg);
+    }
+    for (const side of [-1, 1]) node("path", { stroke: "var(--muted)", d: line([put([o.x + side * o.radius * Math.cos(turn[0]), o.y - side * o.radius * Math.sin(turn[0]), 0]), put([o.x + side * o.radius * Math.cos(turn[0]), o.y - side * o.radius * Math.sin(turn[0]), o.height])]) }, c.svg);
+  }
+  const i = +get("factor").value;
+  for (let k = 1; k < data.time.length; k++)
+    node("path", { class: "series flown", stroke: heat(data.value[k][i]), d: line([put(data.position[k - 1]), put(data.position[k])]) }, c.svg);
+  const every = Math.max(1, Math.round(data.time.length / 28));
+  for (let k = 0; k < data.time.length; k += every) {
+    const p = data.position[k], f = data.force[k], tip = [0, 1, 2].map((j) => p[j] + 0.5 * f[j]);
+    node("path", { class: "arrow", stroke: "var(--c4)", "stroke-width": 1.5, d: line([put(p), put(tip)]) }, c.svg);
+  }
+  const [x, y] = put(data.position[at()]);
+  node("circle", { cx: x, cy: y, r: 5, fill: "var(--ink)" }, c.svg);
+}
+function drawMotors() {
+  const c = canvas("motors"); if (!c) return;
+  const m = +get("motor").value;
+  const parts = data.names.map((_, i) => data.motors.map((row) => row[1 + i][m]));
+  const ups = data.time.map((_, k) => parts.reduce((a, p) => a + Math.max(0, p[k]), 0));
+  const downs = data.time.map((_, k) => parts.reduce((a, p) => a + Math.min(0, p[k]), 0));
+  const reach = Math.max(5, ...ups, ...downs.map((v) => -v)) * 1.1;
+  const { sx, sy } = axes(c, -reach, reach);
+  const wide = Math.max(1, (c.w - PAD.left - PAD.right) / data.time.length);
+  data.time.forEach((t, k) => {
+    let up = 0, down = 0;
+    parts.forEach((p, i) => {
+      const from = p[k] >= 0 ? up : down, to = from + p[k];
+      if (p[k] >= 0) up = to; else down = to;
+      node("rect", { class: "part", fill: tint(i), x: sx(t) - wide / 2, width: wide, y: sy(Math.max(from, to)), height: Math.max(0.2, Math.abs(sy(to) - sy(from))) }, c.svg);
+    });
+  });
+  const k = at();
+  node("text", { x: PAD.left + 6, y: PAD.top + 12 }, c.svg, `task ${data.motors[k][0][m].toFixed(0)} us, ` + data.names.map((n, i) => `${n} ${data.motors[k][1 + i][m] >= 0 ? "+" : ""}${data.motors[k][1 + i][m].toFixed(0)} us`).join(", "));
+  cursor(c, sx);
+}
+function drawFan() {
+  if (!data.fans.length) return;
+  const c = canvas("fan"); if (!c) return;
+  const fan = data.fans.reduce((best, f) => Math.abs(f.index - at()) < Math.abs(best.index - at()) ? f : best);
+  const kinds = ["as it was", get("removed").value];
+  const all = kinds.flatMap((kind) => fan.paths[kind].flat());
+  const [x0, x1, y0, y1] = [0, 1].flatMap((i) => { const v = column(all, i); return [Math.min(...v) - 0.3, Math.max(...v) + 0.3]; });
+  const s = Math.min((c.w - 20) / (x1 - x0), (c.h - 40) / (y1 - y0));
+  const put = (p) => [c.w / 2 + s * (p[0] - (x0 + x1) / 2), c.h / 2 - s * (p[1] - (y0 + y1) / 2)];
+  for (const o of data.cylinders) { const [x, y] = put([o.x, o.y]); node("circle", { cx: x, cy: y, r: Math.max(1, s * o.radius), fill: "var(--none-bg)", stroke: "var(--muted)" }, c.svg); }
+  kinds.forEach((kind, i) => {
+    for (const p of fan.paths[kind]) node("path", { class: i ? "seed after" : "seed before", stroke: tint(i), "stroke-dasharray": i ? "5 4" : "none", d: line(p.map(put)) }, c.svg);
+    node("text", { x: 10, y: 18 + 16 * i, style: `fill:${tint(i)}` }, c.svg, `${i ? "dashed: " : "solid: "}${kind}`);
+  });
+  node("text", { x: 10, y: c.h - 8 }, c.svg, `at ${data.time[fan.index].toFixed(2)} ${data.unit}`);
+}
+function update() {
+  get("shown").textContent = `${data.time[at()].toFixed(2)} ${data.unit}`;
+  drawInfluence(); drawForce(); drawShares();
+  if (data.position) { drawSpace(); drawMotors(); drawFan(); }
+}
+slider.max = data.time.length - 1;
+slider.value = data.start;
+data.names.forEach((name, i) => {
+  const item = document.createElement("li"), mark = document.createElement("span");
+  mark.className = `swatch c${i % 8}`; item.append(mark, name); get("legend").append(item);
+  if (get("factor")) get("factor").append(new Option(name, i));
+  if (get("removed")) get("removed").append(new Option(name, `without ${name}`));
+});
+slider.addEventListener("input", update);
+for (const id of ["factor", "motor", "removed"]) if (get(id)) get(id).addEventListener("change", update);
+const space = document.querySelector('[data-view="space"] .plot');
+if (space) {
+  let from = null;
+  space.addEventListener("pointerdown", (e) => { from = [e.clientX, e.clientY, ...turn]; space.setPointerCapture(e.pointerId); });
+  space.addEventListener("pointermove", (e) => { if (from) { turn = [from[2] + (e.clientX - from[0]) / 160, Math.max(0, Math.min(1.57, from[3] + (e.clientY - from[1]) / 160))]; drawSpace(); } });
+  space.addEventListener("pointerup", () => { from = null; });
+}
+addEventListener("resize", update);
+update();

@@ -1,0 +1,23 @@
+"""One short recorded flight for all tests of this folder."""
+
+import pytest
+
+from awavo.explain.flight_planner import ExplainedConfig
+
+SMALL = ExplainedConfig(num_candidates=64, num_particles=8)
+
+
+@pytest.fixture(scope="session")
+def config():
+    return SMALL
+
+
+@pytest.fixture(scope="session")
+def record(tmp_path_factory):
+    """An FT3 flight of 40 decisions, logged."""
+    pytest.importorskip("mcap")
+    from awavo.explain.recording import record_flight
+
+    path = tmp_path_factory.mktemp("flight") / "flight.mcap"
+    record_flight(path, task="FT3", seed=3, steps=40, config=SMALL)
+    return path

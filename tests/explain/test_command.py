@@ -1,0 +1,150 @@
+"""`awavo explain` on a record: text, JSON, CSV, page; and the page in a real browser."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from awavo.cli import main
+
+pytest.importorskip("mcap")
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+
+
+@pytest.fixture(scope="module")
+def explained(record, tmp_path_factory):
+    out = tmp_path_factory.mktemp("explained")
+    code = main(["explain", str(record), "--out", str(out), "--every", "4", "--threshold", "0.02"])
+    return code, out
+
+
+def test_the_record_is_explained(explained):
+    code, out = explained
+    assert code == 0
+    found = json.loads((out / "explanation.json").read_text())
+    assert found["replay"] == {"count": 40, "differing": []}
+    assert found["largest_shapley_error"] < 1e-6
+    assert found["factors"] == ["wind", "obstacles"]
+    assert found["temperature"] > 0
+    assert found["effective_size"] > 1
+    assert found["calibrated"] is False
+    assert any("not calibrated" in note for note in found["not_judged"])
+    for name in ("command", "commit", "versions", "device"):
+        assert name in found
+    for segment in found["segments"]:
+        assert segment["start"] < segment["end"]
+        assert 0 <= segment["low"] <= segment["high"] <= 1
+    assert found["segments"] == sorted(found["segments"], key=lambda s: -s["influence"])
+
+
+def test_the_table_holds_every_explained_decision(explained):
+    _, out = explained
+    with (out / "explanation.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(r["decision"]) for r in rows] == list(range(0, 40, 4))
+    for row in rows:
+        assert float(row["wind_low"]) <= float(row["wind_influence"]) + 1e-6 <= float(row["wind_high"]) + 2e-6
+
+
+def test_a_torn_record_says_what_is_missing(record, tmp_path, capsys):
+    data = record.read_bytes()
+    (tmp_path / "torn.mcap").write_bytes(data[: int(0.6 * len(data))])
+    assert main(["explain", str(tmp_path / "torn.mcap"), "--every", "8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert 0 < found["decisions"] < 40
+    assert any("are missing" in note for note in found["not_judged"])
+
+
+def test_bad_input_is_one_line_and_leaves_nothing(record, tmp_path, capsys):
+    (tmp_path / "junk.mcap").write_bytes(b"junk" * 100)
+    (tmp_path / "note.txt").write_text("hello")
+    cases = [
+        [str(tmp_path / "absent.mcap")], [str(tmp_path / "junk.mcap")], [str(tmp_path / "note.txt")],
+        [str(record), "--factor", "wnd", "--out", str(tmp_path / "o")], [str(tmp_path)],
+        [str(record), "--every", "0", "--out", str(tmp_path / "o")],
+        [str(record), "--threshold", "7", "--out", str(tmp_path / "o")], ["FT9"],
+    ]  # fmt: skip
+    before = sorted(p.name for p in tmp_path.iterdir())
+    for case in cases:
+        assert main(["explain", *case]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("awavo: ")
+        assert error.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+def test_the_page_works_in_a_browser(explained, tmp_path):
+    _, out = explained
+    page = (out / "explanation.html").read_text()
+    # A click on another instant, factor and motor, as a person would; the policy lets only the page's own script run.
+    act = (
+        "addEventListener('load', () => { const s = document.getElementById('instant'); s.value = 2;"
+        "s.dispatchEvent(new Event('input')); const f = document.getElementById('removed'); f.selectedIndex = 1;"
+        "f.dispatchEvent(new Event('change'));"
+        "document.body.dataset.done = document.getElementById('shown').textContent; });"
+    )
+    free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    (tmp_path / "page.html").write_text(free.replace("</body>", f"<script>{act}</script></body>"))
+    log = tmp_path / "net.json"
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
+        "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr", "--v=0",
+        "--virtual-time-budget=3000", f"--user-data-dir={tmp_path}/browser", f"--log-net-log={log}", "--dump-dom",
+    ]  # fmt: skip
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
+    for name in ("page.html", "original.html"):
+        if name == "original.html":
+            (tmp_path / name).write_text(page)
+        done = subprocess.run(
+            [*command, f"file://{tmp_path / name}"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+            check=True,
+        )
+        assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+        dom = done.stdout
+        for view in ("influence", "force", "shares", "space", "motors", "fan"):
+            figure = re.search(rf'<figure[^>]*data-view="{view}".*?</figure>', dom, re.DOTALL)
+            assert figure is not None
+            assert "<svg" in figure[0], view
+            assert "NaN" not in figure[0], view
+        assert dom.count('class="seed before"') == 12
+        assert dom.count('class="seed after"') == 12
+        assert dom.count('class="series flown"') == 9
+        assert "they sum to" in dom
+        if name == "page.html":
+            assert 'data-done="' in dom
+            assert "dashed: without obstacles" in dom
+    urls = [u for u in re.findall(r'"url":"([^"]+)"', log.read_text(errors="replace"))]
+    away = [u for u in urls if not u.startswith(("file:", "data:", "chrome")) and "google" not in u and "gvt1" not in u]
+    assert away == []
+
+
+def test_names_in_a_record_cannot_run_in_the_page(record, tmp_path):
+    from awavo.explain.record import DecisionLog, read_log
+
+    log = read_log(record)
+    evil = "</script><script>document.title='owned'</script>"
+    about = {"task": evil, "seed": evil, "steps": 2}
+    with DecisionLog(tmp_path / "evil.mcap", log.config, log.params, log.decisions[0].inputs.forest, about) as own:
+        for decision in log.decisions[:2]:
+            own.add(decision.inputs, decision.outcome)
+    assert main(["explain", str(tmp_path / "evil.mcap"), "--every", "1"]) == 0
+    page = (tmp_path / "evil-explained" / "explanation.html").read_text()
+    assert evil not in page
+    assert page.count("<script") == 2

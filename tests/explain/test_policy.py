@@ -1,0 +1,102 @@
+"""Policies explained by counterfactual observations."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo import api
+from awavo.cli import main
+from awavo.explain.measures import influences
+from awavo.explain.policy import law_weights
+from awavo.explain.run_explanation import explain_policy
+from awavo.explain.task_factors import TASK_PUSHES, Seen, task_factors
+from awavo.networks.distributions import Categorical
+from awavo.networks.normalizer import running_statistics
+from awavo.networks.stochastic import Gaussian
+from awavo.registry import make_task
+
+
+class Law:
+    """A hand-written policy in the shape of an on-policy one: it pushes towards where the pole leans."""
+
+    def __init__(self, weights):
+        self.weights = jnp.asarray(weights)
+
+    def __call__(self, obs):
+        lean = obs @ self.weights
+        return Categorical(jnp.stack([-lean, lean], -1))
+
+
+class Estimates:
+    def __init__(self):
+        self.obs_stats = running_statistics(4)
+
+
+class State:
+    def __init__(self, weights):
+        self.average, self.estimates = Law(weights), Estimates()
+
+
+class Greedy:
+    def act(self, key, state, obs, greedy):
+        return jnp.argmax(state.average(obs).logits, -1), ()
+
+
+@pytest.fixture(scope="module")
+def balanced():
+    """Episodes of a policy that looks at the pole alone."""
+    return State([0.0, 0.0, 10.0, 1.0])
+
+
+def test_a_policy_that_ignores_the_cart_is_not_moved_by_bands(balanced):
+    env, factors = make_task("cartpole"), task_factors("cartpole")
+    trace = explain_policy(env, Greedy(), balanced, factors, push=TASK_PUSHES["cartpole"], episodes=2, steps=60, seed=1)
+    names = [f.name for f in factors]
+    band, gravity, push = (trace.influence[..., names.index(n)] for n in ("position band", "gravity", "push"))
+    assert band.max() == 0.0
+    assert gravity[trace.running].mean() > 0.01
+    assert push[:, :30].max() == 0.0
+    assert push[:, 30:].max() > 0.0
+    np.testing.assert_allclose(trace.shares.sum(-1), trace.together, atol=1e-6)
+
+
+def test_factors_change_nothing_outside_their_region():
+    factors = {f.name: f for f in task_factors("cartpole")}
+    obs = jnp.array([0.6, 0.3, 0.02, -0.1])
+    seen = Seen(obs, obs)
+    for name in ("push", "position band", "angle limit"):
+        np.testing.assert_array_equal(factors[name].remove(seen).obs, obs)
+    assert float(factors["position band"].remove(Seen(obs.at[0].set(0.05), obs)).obs[0]) == pytest.approx(0.6)
+    acrobot = {f.name: f for f in task_factors("acrobot")}
+    view = jnp.array([1.0, 0.0, 1.0, 0.0, -1.0, 2.0])
+    np.testing.assert_array_equal(acrobot["link 1 cost"].remove(Seen(view, view)).obs, view)
+    assert float(acrobot["link 2 cost"].remove(Seen(view, view)).obs[5]) == 0.0
+    np.testing.assert_array_equal(acrobot["gravity"].remove(Seen(view, view)).obs, view)
+
+
+def test_gaussian_laws_are_compared_on_one_pool():
+    from scipy.stats import norm
+
+    law = Gaussian(jnp.array([[0.0], [1.0]]), jnp.zeros((2, 1)))
+    found = [float(influences(law_weights(law, jax.random.key(i)))[0]) for i in range(8)]
+    assert np.mean(found) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=0.05)
+    same = Gaussian(jnp.zeros((2, 1)), jnp.zeros((2, 1)))
+    assert float(influences(law_weights(same, jax.random.key(0)))[0]) == 0.0
+
+
+def test_a_run_is_explained_by_the_command(tmp_path, small, capsys):
+    config = api.configure("cartpole", "orpo-dr", steps=256, seeds=1, **small)
+    for _ in api.train_iter(config, tmp_path / "run"):
+        pass
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["factors"]) == {"push", "position band", "angle limit", "gravity"}
+    for row in found["factors"].values():
+        assert 0 <= row["low"] <= row["mean"] <= row["high"] <= row["largest"] + 1e-9 <= 1 + 1e-6
+    for name in ("explanation.json", "explanation.csv", "explanation.html", "explanations.parquet"):
+        assert (tmp_path / "run" / name).is_file()
+    assert main(["explain", str(tmp_path / "run"), "--episodes", "0"]) == 2
