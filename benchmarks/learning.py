@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
@@ -26,12 +27,14 @@ import jax
 import numpy as np
 
 from awavo.config import TrainConfig, parse_value
-from awavo.experiment import build_problem, resolve_config
+from awavo.experiment import Problem, build_problem, resolve_config
 from awavo.provenance import device_info, source_commit
 from awavo.results.statistics import evaluation_summary, mean_estimate
 from awavo.training.compilation import enable_cache
-from awavo.training.evaluation import evaluate_env
+from awavo.training.evaluation import evaluate_env, evaluate_host
+from awavo.training.host_loop import HostRunner
 from awavo.training.loop import MAX_CHUNK, CompiledRunner, chunk_fn, init_fn
+from awavo.training.rollout import EpisodeTotals
 
 EVALUATION_SEED = 1_000_003
 
@@ -59,25 +62,28 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
     run = TrainConfig(
         task=task, algo=algo, steps=args.steps, preset=args.preset, algo_options=overrides, cost_limits=limits
     )
-    _, algorithm, config, env, _ = build_problem(resolve_config(run))
-    assert env is not None
+    problem = build_problem(resolve_config(run))
+    spec, algorithm, config, env, make_host = problem
     axis = args.seed_axis if args.seed_axis != "auto" else ("map" if jax.default_backend() == "cpu" else "vmap")
     seeds = list(range(args.first_seed, args.first_seed + args.seeds))
-    runner = CompiledRunner(
-        seeds, init_fn(env, algorithm, config.num_envs), chunk_fn(env, algorithm, config.rollout_length), axis
-    )
+    if make_host is not None:
+        runner = HostRunner(seeds, make_host, algorithm, config.rollout_length)
+    else:
+        assert env is not None
+        init, chunk_of = init_fn(env, algorithm, config.num_envs), chunk_fn(env, algorithm, config.rollout_length)
+        runner = CompiledRunner(seeds, init, chunk_of, axis)
     runner.compile()
     per_iteration = config.num_envs * config.rollout_length
     iterations = -(-args.steps // per_iteration)
     chunk = max(1, min(MAX_CHUNK, iterations // args.points))
-    judge = Judge(env, algorithm, config, seeds, args.episodes, axis)
+    judge = Judge(problem, seeds, args.episodes, axis)
     curve, checkpoints, wall, cpu = [], [], 0.0, 0.0
     for start in range(0, iterations, chunk):
         began, busy = time.perf_counter(), time.process_time()
         outputs = runner.run(min(chunk, iterations - start))
         wall, cpu = wall + time.perf_counter() - began, cpu + time.process_time() - busy
         done = min(start + chunk, iterations)
-        row = curve_row(done * per_iteration, outputs, env.spec.num_costs)
+        row = curve_row(done * per_iteration, outputs, spec.num_costs)
         if args.checkpoints and done * args.checkpoints // iterations > start * args.checkpoints // iterations:
             checkpoints.append({**judge(runner.states, True), "env_steps": done * per_iteration})
             if args.verbose:
@@ -90,7 +96,8 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
     kinds = {"greedy": True} if args.greedy_only else {"greedy": True, "stochastic": False}
     evaluation = {name: judge(runner.states, greedy) for name, greedy in kinds.items()}
     if args.actor_too and algorithm.plan is not None:
-        alone = Judge(env, algorithm._replace(start=None, plan=None), config, seeds, args.episodes, axis)
+        without = problem._replace(algorithm=algorithm._replace(start=None, plan=None))
+        alone = Judge(without, seeds, args.episodes, axis)
         evaluation["actor alone"] = alone(runner.states, True)
     total = iterations * per_iteration * args.seeds
     last = outputs[0].info._fields
@@ -118,10 +125,32 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
 class Judge:
     """Fresh episodes of every seed's state, summarised; compiled once for each kind of action."""
 
-    def __init__(self, env, algorithm, config, seeds: list[int], episodes: int, axis: str):
-        self.env, self.config, self.seeds, self.vmap = env, config, seeds, axis == "vmap"
-        plays = {greedy: evaluate_env(env, algorithm, episodes, greedy) for greedy in (True, False)}
-        self.plays = {greedy: jax.jit(jax.vmap(play) if self.vmap else play) for greedy, play in plays.items()}
+    def __init__(self, problem: Problem, seeds: list[int], episodes: int, axis: str):
+        self.problem, self.seeds, self.episodes = problem, seeds, episodes
+        self.vmap = axis == "vmap" and problem.env is not None
+        if problem.env is not None:
+            plays = {g: evaluate_env(problem.env, problem.algorithm, episodes, g) for g in (True, False)}
+            self.plays = {g: jax.jit(jax.vmap(play) if self.vmap else play) for g, play in plays.items()}
+        else:
+            decide = jax.jit(problem.algorithm.decide, static_argnums=4)
+            self.plays = {g: partial(self.play_host, decide, g) for g in (True, False)}
+
+    def play_host(self, decide, greedy: bool, key, state):
+        """Whole episodes of a host task."""
+        assert self.problem.make_host is not None
+        host = self.problem.make_host()
+        try:
+            seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+            played = evaluate_host(
+                host,
+                lambda k, obs, memory: decide(k, state, obs, memory, greedy)[::2],
+                self.problem.algorithm.begin(host.num_envs),
+                self.episodes,
+                seed,
+            )
+            return EpisodeTotals(returns=played.returns, costs=played.costs, length=played.lengths)
+        finally:
+            host.close()
 
     def __call__(self, states: list, greedy: bool) -> dict:
         """Play and summarise."""
@@ -134,13 +163,14 @@ class Judge:
         else:
             played = [self.plays[greedy](key, state) for key, state in zip(keys, learnt, strict=True)]
             totals = jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *played)
+        spec = self.problem.spec
         return evaluation_summary(
             totals.returns,
             totals.costs,
             totals.length,
-            cost_names=self.env.spec.cost_names,
-            cost_limits=self.env.spec.cost_limits,
-            tolerance=self.config.tolerance,
+            cost_names=spec.cost_names,
+            cost_limits=spec.cost_limits,
+            tolerance=self.problem.settings.tolerance,
         )
 
 

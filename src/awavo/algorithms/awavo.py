@@ -174,7 +174,8 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         model_key, orpo_key, amortize_key = jax.random.split(key, 3)
         model, judged, losses = identify(model_key, state, rollout)
         update: Any = orpo.learn
-        base, info = update(orpo_key, state.orpo, rollout, partial(imagine, state, dynamics.fold(model)) if dreams else None)
+        dream = partial(imagine, state, dynamics.fold(model)) if dreams else None
+        base, info = update(orpo_key, state.orpo, rollout, dream)
         state = state._replace(orpo=base, model=model)
         if config.planning == "off":
             none = jnp.zeros(())

@@ -86,7 +86,7 @@ class Prediction(NamedTuple):
 
 
 class EnsembleModel(NamedTuple):
-    """`init(key)`, `observe(ensemble, obs, reward, costs, next_obs)`, `train_step(ensemble, batch)`, `predict(ensemble, obs, action)`.
+    """An ensemble's functions; `predict(ensemble, obs, action)` is what it is for.
 
     `observe` updates the scales from new transitions, `train_step` returns the ensemble and every member's loss, and
     `predict` takes observations with a member axis `[K, ..., d]` (each member continues its own future) and actions
