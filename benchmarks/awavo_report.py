@@ -1,14 +1,14 @@
 """Turn results of learning.py into the tables of docs/awavo.md: AWaVO on every task, and what each part is worth.
 
-    python benchmarks/awavo_report.py benchmarks/results/awavo/*.json
+    python benchmarks/awavo_report.py
 
-Writes docs/awavo_results.md. Rows without changed settings are AWaVO itself; the others are its ablations.
+Reads benchmarks/results/awavo and its folder ablations, writes docs/awavo_results.md. Ablations are compared with rows
+of AWaVO at the same commit, which are in that folder too.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,17 +54,24 @@ def table(rows: list[dict]) -> list[str]:
     return lines
 
 
-def main() -> None:
-    files = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
-    rows = [row for file in files for row in file["rows"]]
-    lines: list[str] = []
+def section(title: str, folder: Path) -> list[str]:
+    """The tables of one folder, task by task, and the commands that made them."""
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    rows = [row for file in files for row in file["rows"] if row["checkpoints"]]
+    lines = [f"## {title}", ""]
     for task in dict.fromkeys(row["task"] for row in rows):
         chosen = sorted((row for row in rows if row["task"] == task), key=lambda row: variant(row) != "AWaVO")
         lines += [f"### {task}", "", *table(chosen), ""]
     lines += ["Intervals are 95% over seeds; greedy decisions on fresh episodes. Commands:", "", "```text"]
     for file in files:
         lines.append(f"{file['command']}   # commit {str(file['commit'])[:12]}, {file['device'].get('kind', '')}")
-    (DOCS / "awavo_results.md").write_text("\n".join([*lines, "```"]) + "\n")
+    return [*lines, "```", ""]
+
+
+def main() -> None:
+    results = ROOT / "benchmarks/results/awavo"
+    lines = section("AWaVO", results) + section("What its parts are worth", results / "ablations")
+    (DOCS / "awavo_results.md").write_text("\n".join(lines))
 
 
 if __name__ == "__main__":
