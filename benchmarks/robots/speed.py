@@ -133,7 +133,7 @@ def main() -> None:
             "walker, MJX, 4096 environments": lambda: functional("walker-mjx", 4096, 20, 0.6),
         }
     else:
-        cases["walker, C MuJoCo, 1024 environments"] = lambda: walker_host(1024, 8)
+        cases["walker, C MuJoCo, 256 environments"] = lambda: walker_host(256, 20)
     results = {}
     for name, case in cases.items():
         if options.only not in name:
