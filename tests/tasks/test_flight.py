@@ -9,8 +9,10 @@ from awavo.control.tracking import Gains, track
 from awavo.errors import InputError
 from awavo.registry import make_task
 from awavo.tasks.check_env import check_env
-from awavo.tasks.quadrotor.flight import COST_NAMES, mark_time
+from awavo.tasks.quadrotor.body import hovering
+from awavo.tasks.quadrotor.flight import COST_NAMES, fly, mark_time
 from awavo.tasks.quadrotor.forest import clearance
+from awavo.tasks.quadrotor.rate_loop import start_loop
 from awavo.tasks.quadrotor.references import lissajous
 from awavo.tasks.quadrotor.wind import zone_share
 
@@ -113,13 +115,20 @@ def test_the_checker_is_content():
     assert [f for f in check_env("quadrotor", steps=60) if f.level == "error"] == []
 
 
-def test_four_motors_and_snap():
+def test_four_motors():
     env = make_task("quadrotor", actuation="motors", reference="snap", task="FT0")
-    state, _ = jax.jit(env.reset)(jax.random.key(0), env.params)
-    start = float(state.inner.body.position[2])
-    for _ in range(10):
-        state, _ = jax.jit(env.step)(jax.random.key(0), state, jnp.full(4, 0.3), env.params)
-    assert abs(float(state.inner.body.position[2]) - start) < 0.1
+    assert env.spec.action_space.high == (1.0,) * 4
+    body, zero = hovering(jnp.array([0.0, 0.0, 1.0]), env.params), jnp.zeros(3)
+
+    @jax.jit
+    def fall(throttle):
+        def step(_, carry):
+            return fly(*carry, jnp.full(4, throttle), zero, zero, env.params, motors=True)[:2]
+
+        return jax.lax.fori_loop(0, 10, step, (body, start_loop(zero)))[0].position[2] - 1.0
+
+    assert abs(fall(0.3)) < 0.01
+    assert fall(0.15) < -0.04
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,8 @@ def mjx_difference():
     jax = pytest.importorskip("jax")
     mjx = pytest.importorskip("mujoco.mjx")
     model = load_walker()
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    # Without sensors, as MJX's touch sensors need at least one contact.
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
     data = mujoco.MjData(model)
     theirs, blank = mjx.put_model(model), mjx.make_data(model)
     actions = np.random.default_rng(0).uniform(-1, 1, (50, 10)).astype(np.float32)

@@ -9,7 +9,7 @@ are the same everywhere, so one compiled model serves all environments. With bas
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -118,7 +118,7 @@ def advance_task(
 
 
 class WalkerBackend:
-    """E walkers in C MuJoCo: each thread steps a share of them without holding Python's lock.
+    """E walkers in C MuJoCo: each thread takes the next one that waits and steps it without holding Python's lock.
 
     Sensors are computed once a step, at its end. The next step's first substep goes on from there: positions,
     collisions and inertia do not depend on the action.
@@ -138,8 +138,8 @@ class WalkerBackend:
         self._bad = [int(k) for k in (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC)]
         self._stand(range(num_envs))
         self._rest = np.array(self._datas[0].sensordata, np.float32)
-        self._shares = [range(i, num_envs, threads) for i in range(min(threads, num_envs))]
-        self._pool = ThreadPoolExecutor(len(self._shares)) if len(self._shares) > 1 else None
+        self._threads = min(threads, num_envs)
+        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self._device = jax.local_devices(backend="cpu")[0]
         start = partial(start_task, sensors=jnp.asarray(self._rest), params=params, num_hazards=num_hazards)
         self._start = jax.jit(jax.vmap(lambda key: start(key)))
@@ -161,10 +161,11 @@ class WalkerBackend:
         """Step every walker by ten physics steps."""
         for control, wanted in zip(self._controls, action, strict=True):
             control[:] = wanted
+        waiting = iter(self._datas)
         if self._pool is None:
-            self._walk(self._shares[0])
+            self._walk(waiting)
         else:
-            list(self._pool.map(self._walk, self._shares))
+            list(self._pool.map(self._walk, [waiting] * self._threads))
         base, sensors = np.array(self._places, np.float32)[:, :3], np.array(self._felt, np.float32)
         broken = np.array(self._warnings)[:, self._bad].any(1)
         with jax.default_device(self._device):
@@ -192,10 +193,10 @@ class WalkerBackend:
             self._mujoco.mj_resetData(self._model, self._datas[i])
             self._mujoco.mj_forward(self._model, self._datas[i])
 
-    def _walk(self, share: range) -> None:
-        """Nothing but calls that let go of Python's lock."""
+    def _walk(self, waiting: Iterator[Any]) -> None:
+        """Step what the threads' common iterator yields: nothing but calls that let go of Python's lock."""
         first, step, forward = self._mujoco.mj_step2, self._mujoco.mj_step, self._mujoco.mj_forward
-        for data in self._datas[share.start :: share.step]:
+        for data in waiting:
             first(self._quick, data)
             step(self._quick, data, SUBSTEPS - 1)
             forward(self._model, data)
