@@ -127,5 +127,6 @@ def _belief(engine: Engine, data: Data, x: Array, theta: Array, end: Step) -> Be
     mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
-    theta = np.asarray(theta + end.theta if inferred else theta)
-    return Belief(mean, std, mean + np.asarray(end.draws), theta, covariance, _local_chi2(engine, data, x, theta))
+    theta = theta + end.theta if inferred else theta
+    chi2 = _local_chi2(engine, data, x, theta)
+    return Belief(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2)
