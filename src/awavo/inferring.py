@@ -97,7 +97,7 @@ def infer_trajectories(
         "settings": settings._asdict() | {"search": settings.search._asdict()}, "noise_std": noise_std,
         "command": command_line(), "commit": source_commit(), "versions": versions(), "device": device_info(),
     }  # fmt: skip
-    hidden = ~np.isfinite(observed).any(0)
+    hidden = ~np.asarray(np.isfinite(observed).any(0))
     if truth is not None:
         truth = np.asarray(truth, np.float64).reshape(belief.mean.shape)
         summary["scores"] = score(belief.mean, belief.std, truth, hidden, belief.draws)

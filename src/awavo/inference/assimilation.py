@@ -23,7 +23,7 @@ from awavo.inference.trajectories import Data, Step
 
 __all__ = ["Belief", "Stand", "assimilate", "first_stand", "num_stages"]
 
-SHIFT, TIGHTENING = 3, 3
+SHIFT, TIGHTENING, SITES_PER_SEARCH = 3, 3, 250
 
 
 class Stand(NamedTuple):
@@ -61,12 +61,14 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     key = jax.random.fold_in(jax.random.key(engine.settings.seed), number)
     shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
     firsts = (firsts + shift) % x.shape[1]
+    # Few regions are searched more than once, as many for every so many sites on a ring of any size.
+    firsts = np.resize(firsts, max(len(firsts), x.shape[1] // SITES_PER_SEARCH))
     for begin in range(0, len(firsts), count):
         # Places left over give the same segments more starts.
         chosen = np.resize(firsts[begin : begin + count], count)
         x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(chosen))
         changed.append((chosen, better))
-    return x, sum(len(np.unique(chosen[np.asarray(better)])) for chosen, better in changed)
+    return x, len(np.unique(np.concatenate([chosen[np.asarray(better)] for chosen, better in changed])))
 
 
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
@@ -125,5 +127,6 @@ def _belief(engine: Engine, data: Data, x: Array, theta: Array, end: Step) -> Be
     mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
-    theta = np.asarray(theta + end.theta if inferred else theta)
-    return Belief(mean, std, mean + np.asarray(end.draws), theta, covariance, _local_chi2(engine, data, x, theta))
+    theta = theta + end.theta if inferred else theta
+    chi2 = _local_chi2(engine, data, x, theta)
+    return Belief(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2)

@@ -52,7 +52,7 @@ class Settings(NamedTuple):
 
 
 class Engine(NamedTuple):
-    """Stages for all observations of one shape.
+    """Stages for all observations of one shape, functions of `jax.jit` or compiled ones.
 
     `advance(data, x, theta, q)`, `chi2(data, x, theta)`, on rings `search(data, key, x, theta, firsts)`, and
     `finish(data, key, x, theta)`.
@@ -60,10 +60,10 @@ class Engine(NamedTuple):
 
     lattice: Lattice
     settings: Settings
-    advance: Callable[..., Any]
-    chi2: Callable[..., Any]
-    search: Callable[..., Any] | None
-    finish: Callable[..., Any]
+    advance: Any
+    chi2: Any
+    search: Any
+    finish: Any
 
 
 def _groups(num_sites: int, num_times: int, settings: Settings) -> int:

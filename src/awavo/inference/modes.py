@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from awavo.inference.lattice import make_lattice
 from awavo.inference.projection import project
@@ -109,7 +109,7 @@ def segment_search(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
         sound[:after] = sound[length - before :] = False
     inner, sound = jnp.asarray(inner), jnp.asarray(sound)
 
-    def best_of(keys, x, theta, data: Data, sites):
+    def best_of(keys, x: Array, theta, data: Data, sites):
         x = x[:, sites]
         own = Data(*(a[..., sites] for a in data))
         tied = Data(
@@ -120,7 +120,7 @@ def segment_search(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
         value = jnp.concatenate([own.value[:1], own.value])
         falling = jnp.asarray([*search.anneal, *[0.0] * search.polish], x.dtype)
 
-        def fresh(key):
+        def fresh(key) -> tuple[Array, Array]:
             noise_key, scale_key = jax.random.split(key)
             climate = own.prior_mean + jnp.sqrt(own.prior_var) * jax.random.normal(noise_key, x.shape, x.dtype)
             scale = jnp.exp(jax.random.uniform(scale_key, (), x.dtype, -0.9, 0.5))

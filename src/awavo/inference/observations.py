@@ -57,7 +57,7 @@ def check_observations(
     if not seen.any():
         raise InputError("every observation is NaN: at least some must be there.")
     if len(tuple(shape)) == 1:
-        first, length = longest_gap(~seen.any(0))
+        first, length = longest_gap(~np.asarray(seen.any(0)))
         if length > longest:
             raise InputError(
                 f"{length} sites in a row (from site {first}) are never observed, at most {longest} can be inferred: "

@@ -48,7 +48,7 @@ def dense_step(forward: Forward) -> Callable[[Array, Array], Array]:
 
 
 def project(
-    step: Callable[[Any, Any], Any], start: Any, schedule: Any, *, radius: float = jnp.inf, first: Any = 0
+    step: Callable[[Any, Any], Any], start: Any, schedule: Any, *, radius: float | Array = jnp.inf, first: Any = 0
 ) -> Any:
     """Take the step of each item of the schedule (a datum, or a stage of annealing); return where it ends.
 

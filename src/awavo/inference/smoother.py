@@ -27,7 +27,8 @@ BLOCK = 4
 
 def _small_product(a: Float[Array, "B i j"], b: Float[Array, "B j k"]) -> Float[Array, "B i k"]:
     """A matrix product written out: a library call costs more than these few terms."""
-    return sum(a[:, :, j, None] * b[:, j, None, :] for j in range(a.shape[2]))
+    terms = [a[:, :, j, None] * b[:, j, None, :] for j in range(a.shape[2])]
+    return sum(terms[1:], terms[0])
 
 
 def _small_inverse(s: Float[Array, "B b b"]) -> Float[Array, "B b b"]:

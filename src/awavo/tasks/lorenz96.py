@@ -123,7 +123,12 @@ def twin_experiment(
         theta = jnp.asarray([forcing])
         start = lorenz96_flow(SPIN_UP)(jnp.asarray(start), theta)
         between = lorenz96_flow(steps)
-        later = lax.scan(lambda x, _: (between(x, theta),) * 2, start, None, length=num_times)[1]
+
+        def advance(x, _):
+            x = between(x, theta)
+            return x, x
+
+        later = lax.scan(advance, start, None, length=num_times)[1]
         truth = np.concatenate([np.asarray(start)[None], np.asarray(later)])
     observed = truth[1:] + noise * rng.standard_normal((num_times, num_states))
     observed[:, hidden] = np.nan
