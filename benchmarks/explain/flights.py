@@ -3,9 +3,9 @@
     PYTHONPATH=src python benchmarks/explain/flights.py [--seeds 8] [--parts additivity checks ...]
         [--out benchmarks/explain/results/flights.json]
 
-Episodes of 500 decisions (10 s at 50 Hz), of 300 with a factor hidden or shuffled, of 160 where only RS 02 counts. RS 02 are the decisions within
-half a second of passing that mark. Means come with 95% intervals by bootstrap over seeds. Parts are written as they
-finish; parts that are not asked for are kept.
+Episodes of 500 decisions (10 s at 50 Hz), of 300 with a factor hidden or shuffled, of 160 where only RS 02 counts. RS 02
+are the decisions within half a second of passing that mark. Means come with 95% intervals by bootstrap over seeds.
+Parts are written as they finish; parts that are not asked for are kept.
 """
 
 from __future__ import annotations
@@ -223,6 +223,12 @@ def hiding(seeds, window: int = 25) -> dict:
     def blocks(x):
         return np.asarray(x)[: len(x) // window * window].reshape(-1, window).mean(1)
 
+    def shortfall(trace):
+        return np.maximum(CONFIG.model.clearance_margin - np.asarray(trace.clearance), 0.0)
+
+    def ahead(x, count=50):
+        return np.array([x[i : i + count].mean() for i in range(len(x))])
+
     found = {}
     cases = (("wind", "FT1", 2, 0), ("wind", "FT3", 2, 0), ("obstacles", "FT2", 1, 1), ("obstacles", "FT3", 1, 1))
     for factor, task, seen, index in cases:
@@ -234,12 +240,13 @@ def hiding(seeds, window: int = 25) -> dict:
             if factor == "wind":
                 worse = np.asarray(blind.error - known.error)
             else:
-                worse = np.asarray(known.clearance - blind.clearance)
+                # The planner looks a second ahead: what it does about an obstacle now shows by then.
+                worse = ahead(shortfall(blind) - shortfall(known))
             influence.append(blocks(np.asarray(known.influence)[both, index]))
             harm.append(blocks(worse[both]))
             per_flight.append(spearmanr(influence[-1], harm[-1])[0])
         found[f"{factor} in {task}"] = {
-            "harm": "tracking error, m" if factor == "wind" else "lost clearance, m",
+            "harm": "tracking error, m" if factor == "wind" else "margin lost within a second, m",
             "rank correlation": float(spearmanr(np.concatenate(influence), np.concatenate(harm))[0]),
             "per flight": interval(per_flight),
             "mean harm": float(np.concatenate(harm).mean()),
