@@ -215,10 +215,9 @@ def hiding(seeds, folder, window: int = 25) -> dict:
         influence, harm, per_flight = [], [], []
         for seed in seeds:
             known, blind = (flown(folder, task, seed, s, steps=300) for s in (3, seen))
-            if factor == "wind":
-                worse = blind["error"] - known["error"]
-            else:  # the planner looks a second ahead: what it does about an obstacle now shows by then
-                worse = ahead(shortfall(blind) - shortfall(known))
+            # The planner looks a second ahead: what it does about an obstacle now shows by then.
+            lost = ahead(shortfall(blind) - shortfall(known))
+            worse = blind["error"] - known["error"] if factor == "wind" else lost
             both = known["alive"] & blind["alive"]
             influence.append(blocks(known["influence"][both, index]))
             harm.append(blocks(worse[both]))
