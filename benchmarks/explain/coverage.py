@@ -1,6 +1,6 @@
 """Do the intervals of an influence hold what they promise? Calibrate on some simulated flights, test on others.
 
-    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--every 12]
+    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--every 12] [--cache DIR]
         [--out benchmarks/explain/results/coverage.json] [--calibration src/awavo/explain/calibration.json]
 
 Flights of 300 decisions in FT0 to FT3. The truth of a decision is the influence that a planner with 2048 candidates
@@ -19,6 +19,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
 import jax
 import numpy as np
+from flown import keep
 
 from awavo.explain.flight import flight_params, fly
 from awavo.explain.flight_intervals import influence_band, true_influence
@@ -33,7 +34,7 @@ STEPS = 300
 TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
 
 
-def cases(first: int, flights: int, every: int) -> dict[str, list[tuple[Band, np.ndarray]]]:
+def cases(first: int, flights: int, every: int, folder: Path | None) -> dict[str, list[tuple[Band, np.ndarray]]]:
     """Bands and truths by task, one entry a flight."""
     flight = jax.jit(lambda seed, params: fly(seed, params, CONFIG, STEPS))
     bands = jax.jit(lambda inputs, params: jax.lax.map(lambda x: influence_band(x, params, CONFIG)[0], inputs))
@@ -42,12 +43,16 @@ def cases(first: int, flights: int, every: int) -> dict[str, list[tuple[Band, np
     for task in TASKS["wind"]:
         params = flight_params(task)
         for seed in range(first, first + flights):
-            trace = flight(seed, params)
-            chosen = np.arange(every // 2, STEPS, every)
-            inputs = jax.tree.map(lambda x, c=chosen: x[c], trace.inputs)
-            band = jax.tree.map(np.asarray, bands(inputs, params))
-            truth = np.asarray(truths((inputs, trace.true_force[chosen]), params))
-            found.setdefault(task, []).append((band, truth))
+
+            def make(seed=seed, params=params):
+                trace = flight(seed, params)
+                chosen = np.arange(every // 2, STEPS, every)
+                inputs = jax.tree.map(lambda x: x[chosen], trace.inputs)
+                truth = truths((inputs, trace.true_force[chosen]), params)
+                return {**bands(inputs, params)._asdict(), "truth": truth}
+
+            kept = keep(folder, ["coverage", task, seed, STEPS, every, LARGE], make)
+            found.setdefault(task, []).append((Band(kept["value"], kept["low"], kept["high"]), kept["truth"]))
         print(first, task, flush=True)
     return found
 
@@ -92,14 +97,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--flights", type=int, default=10)
     parser.add_argument("--every", type=int, default=12)
+    parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--calibration", type=Path)
     options = parser.parse_args()
     enable_cache()
     made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
-    first = cases(100, options.flights, options.every)
+    first = cases(100, options.flights, options.every, options.cache)
     stretch = {name: conformal_stretch(*gather(first, TASKS[name], i)) for i, name in enumerate(FACTORS)}
-    second = cases(200, options.flights, options.every)
+    second = cases(200, options.flights, options.every, options.cache)
     results = {name: score(second, i, name, stretch[name]) for i, name in enumerate(FACTORS)}
     made |= {"planner": json.loads(json.dumps(CONFIG)), "level": 0.9, "seeds": {"calibration": 100, "held_out": 200}}
     made |= {"flights_per_task": options.flights}

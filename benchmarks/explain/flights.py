@@ -3,9 +3,10 @@
     PYTHONPATH=src python benchmarks/explain/flights.py [--seeds 8] [--parts additivity checks ...]
         [--out benchmarks/explain/results/flights.json]
 
-Episodes of 500 decisions (10 s at 50 Hz), or of 160 where only RS 02 counts. RS 02 are the decisions within
-half a second of passing that mark. Means come with 95% intervals by bootstrap over seeds. Parts are written as they
-finish; parts that are not asked for are kept.
+Episodes of 500 decisions (10 s at 50 Hz), of 300 with a factor hidden or shuffled, of 160 where only RS 02 counts.
+RS 02 are the decisions within half a second of passing that mark. Means come with 95% intervals by bootstrap over
+seeds. Parts are written as they finish; parts that are not asked for are kept. With --cache, flights are kept in a
+folder and a stopped run goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
@@ -21,11 +21,12 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flown import CONFIG, flight, flown
 from scipy.stats import spearmanr
 
-from awavo.explain.flight import at_mark, decide_from, flight_params, fly
+from awavo.explain.flight import at_mark, decide_from, flight_params
 from awavo.explain.flight_model import PWM_MIN, motor_pwm
-from awavo.explain.flight_planner import ExplainedConfig, explained_planner
+from awavo.explain.flight_planner import explained_planner
 from awavo.explain.magnitude import debiased_magnitude, signed_root
 from awavo.explain.measures import influences
 from awavo.provenance import command_line, device_info, source_commit, versions
@@ -34,7 +35,6 @@ from awavo.tasks.quadrotor.references import lissajous
 from awavo.tasks.quadrotor.wind import zone_share
 from awavo.training.compilation import enable_cache
 
-CONFIG = ExplainedConfig()
 # Every flight starts within an eighth of the reference and has passed RS 02 by then.
 PASS_STEPS = 160
 # The wind blows across the push of the first obstacle in the task as it is; in the second scene along it.
@@ -43,11 +43,6 @@ SCENES = {
     "wind along a stronger push": {"wind_x": -4.0, "wind_y": 0.0, "proximity_force": 4.0},
 }
 PAPER = {"FT1": 0.20, "FT2": 0.18, "FT3": 0.40}
-
-
-@partial(jax.jit, static_argnames=("steps", "shuffled"))
-def flight(seed, params, seen=3, shuffled=False, steps=500):
-    return fly(seed, params, CONFIG, steps, seen, shuffled)
 
 
 @jax.jit
@@ -97,7 +92,7 @@ def interval(values, statistic=np.mean) -> dict:
     return {"value": float(statistic(values, 0)), "interval": np.quantile(drawn, [0.025, 0.975]).tolist()}
 
 
-def additivity(seeds) -> dict:
+def additivity(seeds, folder) -> dict:
     found: dict = {"paper": PAPER}
     for scene, physics in SCENES.items():
         rows = {}
@@ -142,94 +137,93 @@ def rank_area(on, off) -> float:
     return float((ranks[: len(on)].sum() - len(on) * (len(on) + 1) / 2) / (len(on) * len(off)))
 
 
-def checks(seeds) -> dict:
-    traces = {}
+def checks(seeds, folder) -> dict:
     setups = {"FT0": {}, "FT1": {}, "FT2": {}, "FT3": {}, "FT2 no force": {"proximity_force": 0.0}}
+    traces = {}
     for name, physics in setups.items():
-        params = flight_params(name[:3], **physics)
-        traces[name] = [flight(seed, params) for seed in seeds]
+        traces[name] = [flown(folder, name[:3], seed, **physics) for seed in seeds]
         print(name, flush=True)
-    wind = {k: np.stack([np.asarray(t.influence)[:, 0] for t in v]) for k, v in traces.items()}
-    dummy = max(float(np.asarray(t.influence)[:, 1].max()) for k in ("FT0", "FT1") for t in traces[k])
+    wind = {k: np.stack([t["influence"][:, 0] for t in v]) for k, v in traces.items()}
+    every = [t for v in traces.values() for t in v]
     params = flight_params("FT3")
     centre = lissajous(mark_time(2, params), params).position
 
     def in_zone(trace):
-        share = jax.vmap(lambda p: zone_share(p, centre, params))(trace.inputs.body.position)
-        return np.asarray(share) > 0.5
+        return np.asarray(jax.vmap(lambda p: zone_share(p, centre, params))(trace["position"])) > 0.5
 
     areas = {}
     for on, off in (("FT1", "FT0"), ("FT3", "FT2")):
-        inside = np.stack([in_zone(t) for t in traces[on]])
-        outside = np.stack([in_zone(t) for t in traces[off]])
+        inside, outside = (np.stack([in_zone(t) for t in traces[name]]) for name in (on, off))
         areas[f"{on} against {off}"] = {
             "in the fan's zone": rank_area(wind[on][inside], wind[off][outside]),
             "everywhere": rank_area(wind[on].ravel(), wind[off].ravel()),
         }
-    shares = [
-        float(np.abs(np.asarray(t.shares).sum(1) - np.asarray(t.together)).max()) for v in traces.values() for t in v
-    ]
-    excess = []
-    for v in traces.values():
-        for t in v:
-            w = jax.nn.softmax(t.log_likelihood, -1)
-            less = 0.5 * np.abs(np.asarray(w[:, 2] - w[:, 0])).sum(-1)
-            excess.append(float((np.asarray(t.together) - np.asarray(t.influence)[:, 0] - less).max()))
     correlation = {}
     for task in ("FT1", "FT3"):
-        params = flight_params(task)
-        plain, mixed = [], []
-        for seed, trace in zip(seeds, traces[task], strict=True):
-            size = np.linalg.norm(np.asarray(trace.true_force), axis=1)
-            plain.append(spearmanr(np.asarray(trace.influence)[:, 0], size)[0])
-            mixed.append(spearmanr(np.asarray(flight(seed, params, 3, True).influence)[:, 0], size)[0])
-        correlation[task] = {"influence with |f|": interval(plain), "after shuffling in time": interval(mixed)}
+        sizes = [np.linalg.norm(t["true_force"], axis=1) for t in traces[task]]
+        correlation[task] = interval([spearmanr(w, s)[0] for w, s in zip(wind[task], sizes, strict=True)])
     return {
         "calm FT0": interval(wind["FT0"].mean(1)),
         "calm FT0, 95% of decisions below": float(np.quantile(wind["FT0"], 0.95)),
         "no force, FT2 without push": interval(wind["FT2 no force"].mean(1)),
-        "FT1": interval(wind["FT1"].mean(1)),
-        "FT2": interval(wind["FT2"].mean(1)),
-        "FT3": interval(wind["FT3"].mean(1)),
-        "obstacles in FT2": interval([np.asarray(t.influence)[:, 1].mean() for t in traces["FT2"]]),
-        "obstacles in FT3": interval([np.asarray(t.influence)[:, 1].mean() for t in traces["FT3"]]),
-        "largest influence of a dummy (obstacles in FT0, FT1)": dummy,
+        **{task: interval(wind[task].mean(1)) for task in ("FT1", "FT2", "FT3")},
+        **{f"obstacles in {k}": interval([t["influence"][:, 1].mean() for t in traces[k]]) for k in ("FT2", "FT3")},
+        "largest influence of a dummy (obstacles in FT0, FT1)": max(
+            float(t["influence"][:, 1].max()) for k in ("FT0", "FT1") for t in traces[k]
+        ),
         "area under ROC, wind on or off": areas,
-        "largest error of the Shapley sum": max(shares),
-        "largest excess over the triangle inequality": max(excess),
+        "largest error of the Shapley sum": max(float(np.abs(t["shares"].sum(1) - t["together"]).max()) for t in every),
+        "largest excess over the triangle inequality": max(
+            float((t["together"] - t["influence"][:, 0] - t["rest"]).max()) for t in every
+        ),
         "rank correlation with the force": correlation,
-        "effective sample size": {k: float(np.mean([t.effective_size.mean() for t in v])) for k, v in traces.items()},
-        "collisions": int(sum(not bool(t.alive.all()) for v in traces.values() for t in v)),
-        "rms error, m": {
-            k: interval([np.sqrt(np.mean(np.asarray(t.error) ** 2)) for t in v]) for k, v in traces.items()
-        },
-        "least clearance, m": {k: min(float(t.clearance.min()) for t in v) for k, v in traces.items() if k > "FT1"},
+        "effective sample size": {k: float(np.mean([t["effective_size"] for t in v])) for k, v in traces.items()},
+        "collisions": int(sum(not t["alive"].all() for t in every)),
+        "rms error, m": {k: interval([np.sqrt(np.mean(t["error"] ** 2)) for t in v]) for k, v in traces.items()},
+        "least clearance, m": {k: min(float(t["clearance"].min()) for t in v) for k, v in traces.items()},
     }
 
 
-def hiding(seeds, window: int = 25) -> dict:
+def shuffled(seeds, folder) -> dict:
+    """Give each decision the force estimate of another moment of its flight: the link to the true force must go."""
+    found = {}
+    for task in ("FT1", "FT3"):
+        mixed = []
+        for seed in seeds:
+            trace = flown(folder, task, seed, shuffled=True, steps=300)
+            mixed.append(spearmanr(trace["influence"][:, 0], np.linalg.norm(trace["true_force"], axis=1))[0])
+        found[task] = interval(mixed)
+        print(task, found[task], flush=True)
+    return found
+
+
+def hiding(seeds, folder, window: int = 25) -> dict:
     """Hide a factor from the planner, and see whether the flight gets worse where its influence was large."""
 
     def blocks(x):
-        return np.asarray(x)[: len(x) // window * window].reshape(-1, window).mean(1)
+        return x[: len(x) // window * window].reshape(-1, window).mean(1)
+
+    def shortfall(trace):
+        return np.maximum(CONFIG.model.clearance_margin - trace["clearance"], 0.0)
+
+    def ahead(x, count=50):
+        return np.array([x[i : i + count].mean() for i in range(len(x))])
 
     found = {}
     cases = (("wind", "FT1", 2, 0), ("wind", "FT3", 2, 0), ("obstacles", "FT2", 1, 1), ("obstacles", "FT3", 1, 1))
     for factor, task, seen, index in cases:
-        params = flight_params(task)
         influence, harm, per_flight = [], [], []
         for seed in seeds:
-            known, blind = flight(seed, params), flight(seed, params, seen)
-            both = np.asarray(known.alive & blind.alive)
-            if factor == "wind":
-                worse = np.asarray(blind.error - known.error)
-            else:
-                worse = np.asarray(known.clearance - blind.clearance)
-            influence.append(blocks(np.asarray(known.influence)[both, index]))
+            known, blind = (flown(folder, task, seed, s, steps=300) for s in (3, seen))
+            # The planner looks a second ahead: what it does about an obstacle now shows by then.
+            lost = ahead(shortfall(blind) - shortfall(known))
+            worse = blind["error"] - known["error"] if factor == "wind" else lost
+            both = known["alive"] & blind["alive"]
+            influence.append(blocks(known["influence"][both, index]))
             harm.append(blocks(worse[both]))
             per_flight.append(spearmanr(influence[-1], harm[-1])[0])
         found[f"{factor} in {task}"] = {
-            "harm": "tracking error, m" if factor == "wind" else "lost clearance, m",
+            "harm": "tracking error, m" if factor == "wind" else "margin lost within a second, m",
             "rank correlation": float(spearmanr(np.concatenate(influence), np.concatenate(harm))[0]),
             "per flight": interval(per_flight),
             "mean harm": float(np.concatenate(harm).mean()),
@@ -239,22 +233,22 @@ def hiding(seeds, window: int = 25) -> dict:
     return found
 
 
-def monotone(seeds) -> dict:
+def monotone(seeds, folder) -> dict:
     rows = {}
     for speed in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
-        params = flight_params("FT1", wind_y=speed, gust_sigma=0.15 * speed, gust_peak=0.5 * speed)
+        physics = {"wind_y": speed, "gust_sigma": 0.15 * speed, "gust_peak": 0.5 * speed}
         values = []
         for seed in seeds[:4]:
-            trace = flight(seed, params, steps=PASS_STEPS)
-            chosen = np.asarray(at_mark(trace.inputs.time, params))
-            values.append(np.asarray(trace.influence)[chosen, 0].mean())
+            trace = flown(folder, "FT1", seed, steps=PASS_STEPS, **physics)
+            chosen = np.asarray(at_mark(trace["time"], flight_params("FT1")))
+            values.append(trace["influence"][chosen, 0].mean())
         rows[f"{speed:g} m/s"] = interval(values)
         print(speed, rows[f"{speed:g} m/s"], flush=True)
     means = [row["value"] for row in rows.values()]
     return {"influence at RS 02": rows, "monotone": bool(np.all(np.diff(means) > 0))}
 
 
-def stability(seeds) -> dict:
+def stability(seeds, folder) -> dict:
     """The same decisions of FT1 at RS 02, asked again with other temperatures and pool sizes."""
     found = {}
     params = flight_params("FT1")
@@ -284,7 +278,8 @@ def stability(seeds) -> dict:
 
 
 PARTS = {
-    "additivity": additivity, "checks": checks, "hiding": hiding, "monotone": monotone, "stability": stability,
+    "additivity": additivity, "checks": checks, "shuffled": shuffled, "hiding": hiding, "monotone": monotone,
+    "stability": stability,
 }  # fmt: skip
 
 
@@ -292,6 +287,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     enable_cache()
@@ -300,7 +296,7 @@ def main() -> None:
     made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
     made |= {"seeds": seeds, "planner": {**CONFIG._asdict(), "model": CONFIG.model._asdict()}}
     for name in options.parts:
-        results[name] = {"results": PARTS[name](seeds), **made, "load": os.getloadavg()}
+        results[name] = {"results": PARTS[name](seeds, options.cache), **made, "load": os.getloadavg()}
         if options.out:
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(results, indent=1) + "\n")

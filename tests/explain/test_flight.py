@@ -22,7 +22,11 @@ def flights(config):
     near = {"zone_radius": 50.0, "wind_y": 5.0, **calm}
     made = {"FT0": (flight_params("FT0"), 3), "FT1": (flight_params("FT1", **near), 3)}
     made |= {"FT3": (flight_params("FT3", **near), 3), "hidden": (flight_params("FT1", **near), 2)}
-    return {name: jax.tree.map(np.asarray, play(*inputs)) for name, inputs in made.items()}
+
+    def to_host(x):
+        return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
+
+    return {name: jax.tree.map(to_host, play(*inputs)) for name, inputs in made.items()}
 
 
 def test_wind_shows_where_there_is_wind(flights):

@@ -29,7 +29,7 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 __all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log", "require_mcap"]
 
 FORMAT = 1
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 16 * 1024
 FIELDS = ("log_likelihood", "weights", "action", "effective_size")
 
 
