@@ -65,7 +65,8 @@ def flights(file: dict) -> list[str]:
         times = [sorted(f["wall_ms"][q] for f in each)[len(each) // 2] for q in ("50", "95")]
         costs = row["costs"]
         gap = f"{row['least_clearance_m']:.2f}" if row["least_clearance_m"] < 100 else "no obstacles"
-        late = f", {sum(f['late_ticks'] for f in each)} of {sum(f['ticks'] for f in each)} late" * ("ticks" in each[0])
+        late, ticks = (sum(f.get(k, 0) for f in each) for k in ("late_ticks", "ticks"))
+        late = f", {late} of {ticks} late" if ticks else ""
         lines.append(
             f"| {name} | {row['rms_m']['mean']:.3f} ({row['rms_m']['worst']:.3f}) | {row['collisions']} of {len(each)} "
             f"| {costs['mean'][0]:.2f}, {costs['mean'][1]:.2f} ({costs['worst'][0]:.1f}, {costs['worst'][1]:.1f}) "

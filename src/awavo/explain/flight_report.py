@@ -32,7 +32,7 @@ OWN_RESAMPLES = 200
 class Fan(NamedTuple):
     """Paths that the planner thought of at one instant, drawn by weight: as it was, and without each factor."""
 
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     paths: dict[str, list[list[list[float]]]]
 
 
@@ -40,7 +40,7 @@ class FlightExplanation(NamedTuple):
     """Time first. `influence` has a band for each factor; `magnitude` is in N and in microseconds of PWM."""
 
     names: tuple[str, ...]
-    index: np.ndarray
+    index: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
     time: np.ndarray
     influence: Band
     calibrated: bool

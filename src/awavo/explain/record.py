@@ -51,7 +51,7 @@ def require_mcap() -> None:
 class LoggedDecision(NamedTuple):
     """One step of a record: what the planner got, what came out, and what the simulation knows besides."""
 
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     inputs: DecisionInputs
     outcome: dict[str, np.ndarray]
     extra: dict[str, np.ndarray]

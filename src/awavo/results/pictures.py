@@ -44,7 +44,9 @@ def _scene(record: dict[str, Any]) -> tuple[Any, Any]:
     axes.set(xlabel="x (m)", ylabel="y (m)", zlabel="z (m)", zlim=(0, max(high[2], 1.0)))
     axes.set_xlim(low[0], high[0])
     axes.set_ylim(low[1], high[1])
-    axes.set_box_aspect(np.maximum([high[0] - low[0], high[1] - low[1], max(high[2], 1.0)], 0.1))
+    axes.set_box_aspect(np.maximum([high[0] - low[0], high[1] - low[1], max(high[2], 1.0)], 0.1), zoom=1.2)
+    axes.locator_params(nbins=5)
+    axes.locator_params(axis="z", nbins=3)
     costs = ", ".join(f"{k} {v:.2f} (limit {record['limits'][k]:g})" for k, v in record["costs"].items())
     axes.set_title(f"{record['task']}, seed {record['seed']}: return {record['return']:.1f}, {costs}", fontsize=9)
     return figure, axes
