@@ -64,4 +64,4 @@ def load_calibration() -> dict[str, Any] | None:
     if not file.is_file():
         return None
     found = json.loads(file.read_text(encoding="utf-8"))
-    return {**found, "stretch": {name: Stretch(**value) for name, value in found["stretch"].items()}}
+    return {**found, "stretch": {name: [Stretch(**part) for part in parts] for name, parts in found["stretch"].items()}}

@@ -16,7 +16,7 @@ from awavo.explain.flight import DecisionInputs, decide_from
 from awavo.explain.flight_intervals import influence_band, load_calibration
 from awavo.explain.flight_model import motor_pwm
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
-from awavo.explain.intervals import Band, Stretch, bootstrap_influences, quantile_band, stretch_band
+from awavo.explain.intervals import Band, bootstrap_influences, calibrated_band, quantile_band
 from awavo.explain.magnitude import debiased_magnitude
 from awavo.explain.measures import influences, mean_parts, shapley, total_variation
 from awavo.explain.record import FlightLog
@@ -117,7 +117,7 @@ def _calibrated(log: FlightLog, names: tuple[str, ...], band: Band) -> tuple[Ban
         return clipped, False
     assert found is not None
     columns = [
-        stretch_band(Band(*(np.asarray(x)[:, i] for x in band)), found["stretch"].get(name, Stretch(0.0, 0.0)))
+        calibrated_band(Band(*(np.asarray(x)[:, i] for x in band)), found["stretch"][name])
         for i, name in enumerate(names)
     ]
     return Band(*(np.stack([np.asarray(c[k]) for c in columns], 1) for k in range(3))), True

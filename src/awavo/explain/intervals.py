@@ -2,12 +2,14 @@ r"""Intervals of an influence: the candidates are a sample, and the force itself
 
 Outer: forces :math:`f_b \sim \mathcal N(\hat f, \Sigma_f)` in mirrored pairs, each with the posterior it would have
 given. Inner: Poisson counts :math:`n_k` on the candidates (bootstrap), which turn :math:`\pi(\tau_k)` into
-:math:`n_k \pi(\tau_k) / \sum_j n_j \pi(\tau_j)`. Quantiles over both give a raw band. It is then stretched by two
-constants (below, above) from split-conformal calibration on simulated flights whose force is known.
+:math:`n_k \pi(\tau_k) / \sum_j n_j \pi(\tau_j)`. Quantiles over both give a raw band. It is then stretched by
+constants (downwards and upwards, for small and for large influences) from split-conformal calibration on simulated
+flights whose force is known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,13 +21,14 @@ from awavo.errors import InputError
 from awavo.explain.measures import influences, num_factors, without
 
 __all__ = [
-    "Band", "Stretch", "bootstrap_influences", "conformal_stretch", "nested_influences", "quantile_band",
-    "stretch_band",
+    "Band", "NOTHING", "Stretch", "bootstrap_influences", "calibrate", "calibrated_band", "conformal_stretch",
+    "nested_influences", "quantile_band", "stretch_band",
 ]  # fmt: skip
 
 LEVEL = 0.9
 # Added to a band's half-widths before they are compared: a band of no width can still be off by rounding.
 FLOOR = 0.01
+EDGE, NOTHING = 0.1, 0.005
 
 
 class Band(NamedTuple):
@@ -80,6 +83,24 @@ def conformal_stretch(band: Band, truth: Float[np.ndarray, "*n"], level: float =
     if count < 2 / (1 - level):
         raise InputError(f"{count} cases are too few to calibrate a level of {level}: give {2 / (1 - level):.0f}.")
     return Stretch(*(float(np.quantile(x, rank, method="higher")) for x in (low, high)))
+
+
+def calibrate(band: Band, truth: Float[np.ndarray, "*n"], edge: float = EDGE, level: float = LEVEL) -> list[Stretch]:
+    """Calibrate small and large influences apart (Mondrian): small ones err by noise alone, large ones by lag.
+
+    Cases in which neither band nor truth is above `NOTHING` are left out: they are 0 on both sides and always covered.
+    """
+    value = np.asarray(band.value)
+    alive = np.maximum(np.asarray(band.high), truth) > NOTHING
+    parts = (alive & (value < edge), alive & (value >= edge))
+    return [conformal_stretch(Band(*(np.asarray(x)[part] for x in band)), truth[part], level) for part in parts]
+
+
+def calibrated_band(band: Band, stretches: Sequence[Stretch], edge: float = EDGE) -> Band:
+    """Stretch each band by the calibration of its size."""
+    below, above = (stretch_band(band, stretch) for stretch in stretches)
+    small = np.asarray(band.value) < edge
+    return Band(band.value, np.where(small, below.low, above.low), np.where(small, below.high, above.high))
 
 
 def stretch_band(band: Band, stretch: Stretch) -> Band:
