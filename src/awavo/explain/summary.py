@@ -60,7 +60,7 @@ def find_segments(
         value = np.asarray(found.influence.value)[:, k]
         for a, b in _runs(value >= threshold, found.time, gap, least):
             part = slice(a, b + 1)
-            stats = [float(np.asarray(x)[part, k].mean()) for x in found.influence]
+            influence, low, high = (float(np.asarray(x)[part, k].mean()) for x in found.influence)
             if name == "wind":
                 mean = forces[part].mean(0)
                 about = f"{np.linalg.norm(mean):.1f} N from {wind_name(mean)}"
@@ -69,7 +69,8 @@ def find_segments(
             else:
                 about = ""
             motors = tuple(float(x) for x in found.motors[part, 1 + k].mean(0))
-            segments.append(Segment(name, float(found.time[a]), float(found.time[b]), *stats, about, motors))
+            start, end = float(found.time[a]), float(found.time[b])
+            segments.append(Segment(name, start, end, influence, low, high, about, motors))
     return sorted(segments, key=lambda s: -s.influence)
 
 
