@@ -5,7 +5,8 @@
 
 Flights of 300 decisions in FT0 to FT3. The truth of a decision is the influence that a planner with 2048 candidates
 finds when its belief is centred at the true force of the simulation. Wind is judged in all tasks, obstacles in FT2 and
-FT3. Decisions whose influence is 0 on both sides (no obstacle in reach) are left out: every interval holds them. Flights 100.. calibrate, flights 200.. are held out.
+FT3. Decisions whose influence is 0 on both sides (no obstacle in reach) are left out: every interval holds them.
+Flights 100.. calibrate, flights 200.. are held out.
 """
 
 from __future__ import annotations
