@@ -41,7 +41,7 @@ def additivity(part: dict) -> list[str]:
         lines.append("|---|---|---|---|---|---|---|")
         for name in ROWS:
             row = found["table"][name]
-            label = f"{name} (vector)" if row["vector"] else name
+            label = (f"{name} (vector)" if row["vector"] else name).replace("|u - idle|", "the signal above idle")
             cells = [cell(row[k]) for k in ("FT1", "FT2", "FT3", "sum", "gap")]
             lines.append(f"| {label} | {' | '.join(cells)} | {percent(row['gap_share'])} |")
         pi = found["table"]["probability of influence"]

@@ -20,7 +20,7 @@ __all__ = ["Engine", "Settings", "System", "compile_engine", "make_data", "make_
 
 
 class System(NamedTuple):
-    """A local system: `flow(x, theta)` maps states [..., *shape] from one time of observation to the next.
+    """A local system: `flow(x, theta)` maps states `[..., *shape]` from one time of observation to the next.
 
     `coarse` may be a cheaper version for the Jacobian; `reach` is how many sites before and after it a site is felt
     along each axis (measured when None). The prior of the first state is N(prior_mean, prior_std^2) in every site.

@@ -138,7 +138,7 @@ function drawMotors() {
     });
   });
   const k = at();
-  node("text", { x: PAD.left + 6, y: PAD.top + 12 }, c.svg, `task ${data.motors[k][0][m].toFixed(0)} us, ` + data.names.map((n, i) => `${n} ${data.motors[k][1 + i][m] >= 0 ? "+" : ""}${data.motors[k][1 + i][m].toFixed(0)} us`).join(", "));
+  node("text", { x: PAD.left + 6, y: c.h - PAD.bottom - 6 }, c.svg, `task ${data.motors[k][0][m].toFixed(0)} us, ` + data.names.map((n, i) => `${n} ${data.motors[k][1 + i][m] >= 0 ? "+" : ""}${data.motors[k][1 + i][m].toFixed(0)} us`).join(", "));
   cursor(c, sx);
 }
 function drawFan() {
