@@ -26,7 +26,7 @@ def pack_array(array: Any) -> dict[str, Any]:
     return {"dtype": values.dtype.name, "shape": list(values.shape), "data": base64.b64encode(data).decode()}
 
 
-def unpack_array(packed: Any) -> np.ndarray:
+def unpack_array(packed: Any) -> Any:
     """Return the array of `pack_array`, or refuse what is none."""
     try:
         dtype, shape, data = packed["dtype"], packed["shape"], base64.b64decode(packed["data"], validate=True)
