@@ -131,20 +131,20 @@ def _explain_record(path: Path, out: Path, args: Any) -> tuple[dict[str, Any], l
     lines = [segment_text(s) for s in segments] or ["no factor's influence passed the threshold"]
     lines += [f"{name}: {value}" for name, value in _margin_rows(margins)]
     lines.append(f"temperature {heat:g}, {size:.0f} effective candidates of {log.config.num_candidates}")
-    same = replay["count"] - len(replay["differing"])
-    lines.append(f"replay: {same} of {replay['count']} decisions came out bit by bit as logged")
+    same = replay["decisions"] - len(replay["differing"])
+    lines.append(f"replay: {same} of {replay['decisions']} decisions came out bit by bit as logged")
     lines += [f"not judged: {note}" for note in notes]
     return summary, [*lines, f"page: {page}"], 1 if replay["differing"] else 0
 
 
 def _flight_rows(found: Any, log: Any) -> tuple[list[str], list[list[Any]]]:
-    by_index = {d.index: d for d in log.decisions}
+    by_index = {d.number: d for d in log.decisions}
     head = ["decision", "time_s", "force_x_N", "force_y_N", "force_z_N"]
     for name in found.names:
         head += [f"{name}_influence", f"{name}_low", f"{name}_high", f"{name}_share", f"{name}_N", f"{name}_us"]
         head += [f"{name}_motor{m + 1}_us" for m in range(4)]
     rows = []
-    for k, index in enumerate(found.index):
+    for k, index in enumerate(found.numbers):
         row = [int(index), float(found.time[k]), *map(float, by_index[index].inputs.belief.mean[:3])]
         for i in range(len(found.names)):
             row += [float(np.asarray(x)[k, i]) for x in found.influence]
@@ -169,8 +169,8 @@ def _margin_rows(margins: dict[str, Any]) -> list[tuple[str, str]]:
 def _flight_page(
     log: Any, found: Any, segments: Any, margins: Any, notes: Sequence[str], command: str, calm: float
 ) -> PageContent:
-    by_index = {d.index: d for d in log.decisions}
-    chosen = [by_index[i] for i in found.index]
+    by_index = {d.number: d for d in log.decisions}
+    chosen = [by_index[i] for i in found.numbers]
     forest = chosen[0].inputs.forest
     shown = (np.abs(forest.x) < 100) & (float(log.params.obstacles_on) > 0)
     columns = zip(forest.x[shown], forest.y[shown], forest.radius[shown], forest.height[shown], strict=True)

@@ -28,7 +28,7 @@ def test_the_record_is_explained(explained):
     code, out = explained
     assert code == 0
     found = json.loads((out / "explanation.json").read_text())
-    assert found["replay"] == {"count": 40, "differing": []}
+    assert found["replay"] == {"decisions": 40, "differing": []}
     assert found["largest_shapley_error"] < 1e-6
     assert found["factors"] == ["wind", "obstacles"]
     assert found["temperature"] > 0

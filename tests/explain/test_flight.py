@@ -77,10 +77,10 @@ def test_any_factor_can_be_asked_and_agrees_with_the_planner(flights, config):
     params = flight_params("FT3", zone_radius=50.0, wind_y=5.0)
     inputs = jax.tree.map(lambda x: jnp.asarray(x[30]), flights["FT3"].inputs)
     names = ["wind", "obstacles"]
-    weights = ask_weights(inputs, [flight_factor(n) for n in names], params, config)
+    weights, _ = ask_weights(inputs, [flight_factor(n) for n in names], params, config)
     np.testing.assert_allclose(weights, decide_from(inputs, params, config).weights, atol=2e-5)
     far = int(np.argmax(np.abs(inputs.forest.x)))
-    own = ask_weights(inputs, [flight_factor(f"obstacle:{far}"), flight_factor("drag")], params, config)
+    own, _ = ask_weights(inputs, [flight_factor(f"obstacle:{far}"), flight_factor("drag")], params, config)
     assert float(influences(own)[0]) == 0.0
     with pytest.raises(UnknownNameError, match="Did you mean 'wind'"):
         flight_factor("wnd")

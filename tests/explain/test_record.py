@@ -20,7 +20,7 @@ def test_a_flight_replays_bit_by_bit(record):
     assert len(log.decisions) == 40
     assert log.missing == []
     replay = replay_log(log)
-    assert (replay.count, replay.differing) == (40, [])
+    assert (replay.decisions, replay.differing) == (40, [])
 
 
 def test_a_changed_bit_is_noticed(record):

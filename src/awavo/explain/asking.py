@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jax import random
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief
@@ -65,16 +65,18 @@ def flight_factor(name: str) -> Factor:
 
 def ask_weights(
     inputs: DecisionInputs, factors: Sequence[Factor], params: QuadrotorParams, config: ExplainedConfig
-) -> Float[Array, "S K"]:
-    """Return the posteriors of all coalitions of any factors, on the pool and with the draws of the decision itself."""
+) -> tuple[Float[Array, "S K"], Float[Array, "K D"]]:
+    """Return the posteriors of all coalitions of any factors, with the pool and draws of the decision, and that pool."""
     planner = explained_planner(params, lissajous, config)
-    score_key = random.split(inputs.key)[0]
+    score_key = jax.random.split(inputs.key)[0]
 
     def log_likelihood(world: World):
         scores = planner.score(
             score_key, inputs.body, inputs.time, world.belief, inputs.particles, world.forest, inputs.belief
         )
-        return likelihoods(scores.signals, config)[3]
+        return scores.candidates, likelihoods(scores.signals, config)[3]
 
     worlds = coalition_models(check_factors(factors), World(inputs.belief, inputs.forest))
-    return coalition_weights(jnp.stack([log_likelihood(world) for world in worlds]), 1.0)
+    stacked = jax.tree.map(lambda *x: jnp.stack([jnp.asarray(part, jnp.float32) for part in x]), *worlds)
+    candidates, log_likelihoods = jax.lax.map(log_likelihood, stacked)
+    return coalition_weights(log_likelihoods, 1.0), candidates[0]

@@ -25,8 +25,8 @@ NUM_FORCES, NUM_RESAMPLES = 8, 24
 
 def influence_band(
     inputs: DecisionInputs, params: QuadrotorParams, config: ExplainedConfig, level: float = 0.9
-) -> tuple[Band, Float[Array, "S K"]]:
-    """Return the raw band of both factors and the posteriors of the coalitions, on the pool of the decision itself."""
+) -> tuple[Band, Float[Array, "S K"], Float[Array, "K D"]]:
+    """Return the raw band of both factors, the posteriors of the coalitions, and the pool of the decision itself."""
     planner = explained_planner(params, lissajous, config)
     key, body, time, belief, particles, forest = inputs
     score_key = jax.random.split(key)[0]
@@ -43,7 +43,7 @@ def influence_band(
 
     outer = jax.lax.map(posterior, forces.T)
     draws = nested_influences(count_key, outer, NUM_RESAMPLES)
-    return quantile_band(influences(weights), draws, level), weights
+    return quantile_band(influences(weights), draws, level), weights, candidates
 
 
 def true_influence(

@@ -50,15 +50,15 @@ class FlightModel(NamedTuple):
 
     imagine: Callable[..., Float[Array, "3 M K"]]
     paths: Callable[..., Float[Array, "H 3 M K"]]
-    command: Callable[..., Float[Array, "4 ..."]]
+    command: Callable[..., Float[Array, " 4 *K"]]
     added_thrust: Callable[..., Float[Array, "K 3"]]
     shift: Callable[..., Float[Array, "P D"]]
     near_path: Callable[..., Forest]
 
 
 def motor_pwm(
-    command: Float[Array, "4 ..."], rates: Float[Array, "3 ..."], params: QuadrotorParams
-) -> Float[Array, "4 ..."]:
+    command: Float[Array, " 4 *K"], rates: Float[Array, " 3 *K"], params: QuadrotorParams
+) -> Float[Array, " 4 *K"]:
     """Return the PWM (microseconds) with which the rate loop answers a command at once, per motor."""
     loop = start_loop(jnp.broadcast_to(rates, command[1:].shape))
     speeds = rate_loop(loop, loop.rates, params.mass * command[0], command[1:], params, PLANT_DT)[1]
@@ -77,7 +77,7 @@ def _interpolation(times: np.ndarray, span: float, num_knots: int) -> tuple[np.n
     return values, rates
 
 
-def _turn(q: Float[Array, "4 ..."], rates: Float[Array, "3 ..."], dt: float) -> Float[Array, "4 ..."]:
+def _turn(q: Float[Array, " 4 *n"], rates: Float[Array, " 3 *n"], dt: float) -> Float[Array, " 4 *n"]:
     w, x, y, z = q
     p, r, s = rates
     drift = jnp.stack([-x * p - y * r - z * s, w * p + y * s - z * r, w * r - x * s + z * p, w * s + x * r - y * p])

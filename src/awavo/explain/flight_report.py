@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 
 from awavo.errors import InputError
 from awavo.explain.asking import ask_weights, flight_factor
-from awavo.explain.flight import DecisionInputs, decide_from
+from awavo.explain.flight import DecisionInputs
 from awavo.explain.flight_intervals import influence_band, load_calibration
 from awavo.explain.flight_model import motor_pwm
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
@@ -32,7 +32,7 @@ OWN_RESAMPLES = 200
 class Fan(NamedTuple):
     """Paths that the planner thought of at one instant, drawn by weight: as it was, and without each factor."""
 
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    place: int
     paths: dict[str, list[list[list[float]]]]
 
 
@@ -40,7 +40,7 @@ class FlightExplanation(NamedTuple):
     """Time first. `influence` has a band for each factor; `magnitude` is in N and in microseconds of PWM."""
 
     names: tuple[str, ...]
-    index: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
+    numbers: np.ndarray
     time: np.ndarray
     influence: Band
     calibrated: bool
@@ -59,26 +59,21 @@ def _program(config: ExplainedConfig, names: tuple[str, ...]):
     factors = [flight_factor(name) for name in names]
 
     def one(inputs: DecisionInputs, params: QuadrotorParams):
-        choice = decide_from(inputs, params, config)
         if standard:
-            band, weights = influence_band(inputs, params, config)
+            band, weights, pool = influence_band(inputs, params, config)
         else:
-            weights = ask_weights(inputs, factors, params, config)
+            weights, pool = ask_weights(inputs, factors, params, config)
             draws = bootstrap_influences(jax.random.fold_in(inputs.key, 1), weights, OWN_RESAMPLES)
             band = quantile_band(influences(weights), draws)
         game = total_variation(weights, weights[0])
         model = explained_planner(params, lissajous, config).model
-        pwm = motor_pwm(choice.commands, inputs.body.rates[:, None], params).T
-        thrust = model.added_thrust(choice.candidates)
+        pwm = motor_pwm(model.command(inputs.body, inputs.time, pool), inputs.body.rates[:, None], params).T
+        thrust = model.added_thrust(pool)
         key = jax.random.fold_in(inputs.key, 3)
         full = 2 ** len(names) - 1
-        sizes = jnp.stack(
-            [
-                jnp.stack(
-                    [debiased_magnitude(key, x, weights[full], weights[full & ~(1 << i)])[0] for x in (thrust, pwm)]
-                )
-                for i in range(len(names))
-            ]
+        less = jnp.stack([weights[full & ~(1 << i)] for i in range(len(names))])
+        sizes = jax.lax.map(
+            lambda q: jnp.stack([debiased_magnitude(key, x, weights[full], q)[0] for x in (thrust, pwm)]), less
         )
         size = 1 / jnp.sum(weights[-1] ** 2)
         return band, shapley(game), game[-1], sizes, mean_parts(weights, pwm), size
@@ -90,20 +85,20 @@ def _program(config: ExplainedConfig, names: tuple[str, ...]):
 def _fan_program(config: ExplainedConfig, names: tuple[str, ...]):
     factors = [flight_factor(name) for name in names]
 
-    @partial(jax.jit)
+    @jax.jit
     def fan(inputs: DecisionInputs, params: QuadrotorParams):
         planner = explained_planner(params, lissajous, config)
-        choice = decide_from(inputs, params, config)
-        weights = ask_weights(inputs, factors, params, config)
+        weights, pool = ask_weights(inputs, factors, params, config)
         places = (jnp.arange(FAN_SIZE) + 0.5) / FAN_SIZE
-        chosen = []
         full = 2 ** len(names) - 1
+        chosen = []
         for mask in (full, *(full & ~(1 << i) for i in range(len(names)))):
             rows = jnp.minimum(jnp.searchsorted(jnp.cumsum(weights[mask]), places), weights.shape[1] - 1)
-            chosen.append(choice.candidates[rows])
+            chosen.append(pool[rows])
         theta = inputs.belief.mean[:, None]
         near = planner.model.near_path(inputs.forest, inputs.time)
-        return jnp.stack([planner.model.paths(inputs.body, inputs.time, theta, c, near)[:, :, 0] for c in chosen])
+        flown = planner.model.paths(inputs.body, inputs.time, theta, jnp.concatenate(chosen), near)[:, :, 0]
+        return flown.reshape(*flown.shape[:2], len(chosen), FAN_SIZE).transpose(2, 0, 1, 3)
 
     return fan
 
@@ -155,7 +150,7 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         )
     return FlightExplanation(
         names=names,
-        index=np.array([d.index for d in chosen]),
+        numbers=np.array([d.number for d in chosen]),
         time=np.array([float(d.inputs.time) for d in chosen]),
         influence=Band(*(np.asarray(x) for x in band)),
         calibrated=calibrated,

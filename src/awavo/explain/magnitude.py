@@ -43,12 +43,12 @@ def _debiased(key, points, p, q, num_slices):
     slices = jnp.ones((1, 1)) if dim == 1 else draw_slices(key, num_slices, dim, split=False)[0]
     whole = square_magnitude(points, p, q, slices)
 
-    def half(part):
-        a, b = p[part], q[part]
-        return square_magnitude(points[part], a / jnp.sum(a), b / jnp.sum(b), slices)
+    def half(points, a, b):
+        return square_magnitude(points, a / jnp.sum(a), b / jnp.sum(b), slices)
 
-    halves = 0.5 * (half(slice(0, None, 2)) + half(slice(1, None, 2)))
-    return 2 * whole - halves, whole
+    even = points.shape[0] // 2 * 2
+    parts = (jnp.stack([x[:even:2], x[1:even:2]]) for x in (points, p, q))
+    return 2 * whole - jnp.mean(jax.vmap(half)(*parts)), whole
 
 
 def debiased_magnitude(

@@ -81,7 +81,7 @@ def shapley_matrix(num: int) -> Float[np.ndarray, "M S"]:
     return matrix
 
 
-def shapley(values: Float[Array, "S ..."]) -> Float[Array, "M ..."]:
+def shapley(values: Float[Array, " S *n"]) -> Float[Array, " M *n"]:
     """Return the shares of the game `values`; along axis 0 they sum to `values[-1] - values[0]`."""
     matrix = shapley_matrix(num_factors(values.shape[0])).astype(values.dtype)
     return jnp.tensordot(jnp.asarray(matrix), values, 1)

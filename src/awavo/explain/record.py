@@ -51,7 +51,7 @@ def require_mcap() -> None:
 class LoggedDecision(NamedTuple):
     """One step of a record: what the planner got, what came out, and what the simulation knows besides."""
 
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    number: int
     inputs: DecisionInputs
     outcome: dict[str, np.ndarray]
     extra: dict[str, np.ndarray]
@@ -209,7 +209,7 @@ def read_log(path: str | Path) -> FlightLog:
         raise InputError(f"'{path}' is not a decision record of awavo{reason}.")
     if not decisions:
         raise InputError(f"'{path}' holds no decision ({missing[0] if missing else 'it is empty'}).")
-    missing += _gaps([d.index for d in decisions], head[0])
+    missing += _gaps([d.number for d in decisions], head[0])
     return FlightLog(head[0], head[1], head[2], decisions, missing)
 
 

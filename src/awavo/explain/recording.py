@@ -22,7 +22,7 @@ __all__ = ["Replay", "decide_compiled", "record_flight", "replay_log"]
 class Replay(NamedTuple):
     """How many decisions came out bit by bit as logged, and the numbers of those that did not."""
 
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    decisions: int
     differing: list[int]
 
 
@@ -54,7 +54,7 @@ def record_flight(
     state = reset(jax.random.fold_in(key, 2**20), params)
     belief, particles = start_force_belief(), start_particles(config)
     head = {"task": task, "seed": seed, "steps": steps, "simulated": True, **(about or {})}
-    made, collided = 0, False
+    collided, made = False, 0
     with DecisionLog(Path(path), config, params, jax.device_get(state.forest), head) as log:
         for t in range(steps):
             plan_key, step_key = jax.random.split(jax.random.fold_in(key, t))
@@ -65,7 +65,7 @@ def record_flight(
             state, (error, gap, costs, hit) = advance(step_key, state, choice.action, params)
             extra = {"true_force": true_force, "error": error, "clearance": gap, "costs": costs, "hit": hit}
             log.add(inputs, choice._asdict(), extra)
-            particles, made, collided = choice.particles, t + 1, bool(hit)
+            particles, collided, made = choice.particles, bool(hit), t + 1
             if collided:
                 break
     return {"decisions": made, "collision": collided}
@@ -79,5 +79,5 @@ def replay_log(log: FlightLog) -> Replay:
         found = jax.device_get(decide(jax.tree.map(jnp.asarray, logged.inputs), params))._asdict()
         same = all(np.asarray(found[n]).tobytes() == np.asarray(logged.outcome[n]).tobytes() for n in FIELDS)
         if not same:
-            differing.append(logged.index)
+            differing.append(logged.number)
     return Replay(len(log.decisions), differing)

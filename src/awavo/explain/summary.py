@@ -51,26 +51,25 @@ def find_segments(
     found: FlightExplanation, log: FlightLog, threshold: float = 0.15, gap: float = 0.25, least: float = 0.1
 ) -> list[Segment]:
     """Return where a factor's influence was above the threshold, the strongest first."""
-    by_index = {d.index: d for d in log.decisions}
-    forces = np.array([by_index[i].inputs.belief.mean[:3] for i in found.index])
-    places = np.array([by_index[i].inputs.body.position for i in found.index])
+    by_index = {d.number: d for d in log.decisions}
+    forces = np.array([by_index[i].inputs.belief.mean[:3] for i in found.numbers])
+    places = np.array([by_index[i].inputs.body.position for i in found.numbers])
     forest = log.decisions[0].inputs.forest
     segments = []
     for k, name in enumerate(found.names):
         value = np.asarray(found.influence.value)[:, k]
         for a, b in _runs(value >= threshold, found.time, gap, least):
             part = slice(a, b + 1)
-            influence, low, high = (float(np.asarray(x)[part, k].mean()) for x in found.influence)
+            mean, low, high = (float(np.asarray(x)[part, k].mean()) for x in found.influence)
             if name == "wind":
-                mean = forces[part].mean(0)
-                about = f"{np.linalg.norm(mean):.1f} N from {wind_name(mean)}"
+                force = forces[part].mean(0)
+                about = f"{np.linalg.norm(force):.1f} N from {wind_name(force)}"
             elif name == "obstacles":
                 about = _nearest(forest, places[part])
             else:
                 about = ""
             motors = tuple(float(x) for x in found.motors[part, 1 + k].mean(0))
-            start, end = float(found.time[a]), float(found.time[b])
-            segments.append(Segment(name, start, end, influence, low, high, about, motors))
+            segments.append(Segment(name, float(found.time[a]), float(found.time[b]), mean, low, high, about, motors))
     return sorted(segments, key=lambda s: -s.influence)
 
 
@@ -129,8 +128,8 @@ def not_judged(log: FlightLog, found: FlightExplanation, replay: Mapping[str, An
     notes = list(log.missing)
     if replay["differing"]:
         notes.append(
-            f"{len(replay['differing'])} of {replay['count']} decisions did not come out bit by bit as logged: other "
-            "versions or another processor, or the file was altered"
+            f"{len(replay['differing'])} of {replay['decisions']} decisions did not come out bit by bit as logged: "
+            "other versions or another processor, or the file was altered"
         )
     if not found.calibrated:
         notes.append(

@@ -144,7 +144,7 @@ function drawMotors() {
 function drawFan() {
   if (!data.fans.length) return;
   const c = canvas("fan"); if (!c) return;
-  const fan = data.fans.reduce((best, f) => Math.abs(f.index - at()) < Math.abs(best.index - at()) ? f : best);
+  const fan = data.fans.reduce((best, f) => Math.abs(f.place - at()) < Math.abs(best.place - at()) ? f : best);
   const kinds = ["as it was", get("removed").value];
   const all = kinds.flatMap((kind) => fan.paths[kind].flat());
   const [x0, x1, y0, y1] = [0, 1].flatMap((i) => { const v = column(all, i); return [Math.min(...v) - 0.3, Math.max(...v) + 0.3]; });
@@ -155,7 +155,7 @@ function drawFan() {
     for (const p of fan.paths[kind]) node("path", { class: i ? "seed after" : "seed before", stroke: tint(i), "stroke-dasharray": i ? "5 4" : "none", d: line(p.map(put)) }, c.svg);
     node("text", { x: 10, y: 18 + 16 * i, style: `fill:${tint(i)}` }, c.svg, `${i ? "dashed: " : "solid: "}${kind}`);
   });
-  node("text", { x: 10, y: c.h - 8 }, c.svg, `at ${data.time[fan.index].toFixed(2)} ${data.unit}`);
+  node("text", { x: 10, y: c.h - 8 }, c.svg, `at ${data.time[fan.place].toFixed(2)} ${data.unit}`);
 }
 function update() {
   get("shown").textContent = `${data.time[at()].toFixed(2)} ${data.unit}`;
