@@ -1,7 +1,9 @@
 """Policies explained by counterfactual observations."""
 
 import json
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,30 +16,28 @@ from awavo.explain.policy import law_weights
 from awavo.explain.run_explanation import explain_policy
 from awavo.explain.task_factors import TASK_PUSHES, Seen, task_factors
 from awavo.networks.distributions import Categorical
-from awavo.networks.normalizer import running_statistics
+from awavo.networks.normalizer import RunningStatistics, running_statistics
 from awavo.networks.stochastic import Gaussian
 from awavo.registry import make_task
 
 
-class Law:
+class Law(eqx.Module):
     """A hand-written policy in the shape of an on-policy one: it pushes towards where the pole leans."""
 
-    def __init__(self, weights):
-        self.weights = jnp.asarray(weights)
+    weights: jax.Array
 
     def __call__(self, obs):
         lean = obs @ self.weights
         return Categorical(jnp.stack([-lean, lean], -1))
 
 
-class Estimates:
-    def __init__(self):
-        self.obs_stats = running_statistics(4)
+class Estimates(NamedTuple):
+    obs_stats: RunningStatistics
 
 
-class State:
-    def __init__(self, weights):
-        self.average, self.estimates = Law(weights), Estimates()
+class State(NamedTuple):
+    average: Law
+    estimates: Estimates
 
 
 class Greedy:
@@ -48,7 +48,7 @@ class Greedy:
 @pytest.fixture(scope="module")
 def balanced():
     """A policy that looks at everything but where the cart is."""
-    return State([0.0, 0.5, 10.0, 1.0])
+    return State(Law(jnp.array([0.0, 0.5, 10.0, 1.0])), Estimates(running_statistics(4)))
 
 
 def test_a_policy_that_ignores_where_the_cart_is_is_not_moved_by_bands(balanced):

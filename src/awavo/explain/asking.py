@@ -66,7 +66,7 @@ def flight_factor(name: str) -> Factor:
 def ask_weights(
     inputs: DecisionInputs, factors: Sequence[Factor], params: QuadrotorParams, config: ExplainedConfig
 ) -> tuple[Float[Array, "S K"], Float[Array, "K D"]]:
-    """Return the posteriors of all coalitions of any factors, with the pool and draws of the decision, and that pool."""
+    """Return the posteriors of all coalitions, on the pool and with the draws of the decision itself, and that pool."""
     planner = explained_planner(params, lissajous, config)
     score_key = jax.random.split(inputs.key)[0]
 

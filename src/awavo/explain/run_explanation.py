@@ -58,23 +58,23 @@ def explain_policy(
     seed: int = 0,
 ) -> PolicyTrace:
     """Play pairs of episodes that differ by the push alone; compare the policy's law in every coalition of factors."""
-    law = policy_law(state)
 
-    def act(obs):
-        return algorithm.act(jax.random.key(0), state, obs[None], True)[0][0]
+    def episode(key, state):
+        law = policy_law(state)
 
-    def weigh(seen: Seen, key):
-        views = jnp.stack([world.obs for world in coalition_models(factors, seen)])
-        weights = law_weights(law(views), key)
-        game = total_variation(weights, weights[0])
-        return influences(weights), shapley(game), game[-1]
+        def act(obs):
+            return algorithm.act(jax.random.key(0), state, obs[None], True)[0][0]
 
-    @jax.jit
-    def episode(key):
+        def weigh(obs, unpushed):
+            views = jnp.stack([world.obs for world in coalition_models(factors, Seen(obs, unpushed))])
+            weights = law_weights(law(views), key)
+            game = total_variation(weights, weights[0])
+            return influences(weights), shapley(game), game[-1]
+
         pushed, running = _play(env, act, key, push, steps // 2, steps)
         twin, _ = _play(env, act, key, (push[0], 0.0), steps // 2, steps)
-        found = jax.vmap(lambda o, u: weigh(Seen(o, u), key))(pushed, twin)
-        return PolicyTrace(*found, pushed, running)
+        return PolicyTrace(*jax.vmap(weigh)(pushed, twin), pushed, running)
 
-    keys = jax.random.split(jax.random.key(seed), episodes)
-    return jax.tree.map(np.asarray, jax.lax.map(episode, keys))
+    # The policy is an argument, so that the seeds of a run share one compiled program.
+    play = jax.jit(lambda keys, state: jax.lax.map(lambda key: episode(key, state), keys))
+    return jax.tree.map(np.asarray, play(jax.random.split(jax.random.key(seed), episodes), state))

@@ -73,8 +73,15 @@ def find_segments(
     return sorted(segments, key=lambda s: -s.influence)
 
 
+def _gaps(forest: Any, places: np.ndarray) -> np.ndarray:
+    """Distance to the surface of every cylinder, over and beside it."""
+    out = np.hypot(places[:, :1] - forest.x, places[:, 1:2] - forest.y) - forest.radius
+    above = places[:, 2:] - forest.height
+    return np.hypot(np.maximum(out, 0), np.maximum(above, 0)) + np.minimum(np.maximum(out, above), 0)
+
+
 def _nearest(forest: Any, places: np.ndarray) -> str:
-    gaps = np.hypot(places[:, :1] - forest.x, places[:, 1:2] - forest.y) - forest.radius
+    gaps = _gaps(forest, places)
     number = int(np.argmin(gaps.min(0)))
     return f"obstacle {number}, nearest {gaps[:, number].min():.2f} m"
 
@@ -110,10 +117,7 @@ def flight_margins(log: FlightLog) -> dict[str, Any]:
         "duration_s": float(times[-1] - times[0]),
     }
     if float(params.obstacles_on) > 0:
-        out = np.hypot(position[:, :1] - forest.x, position[:, 1:2] - forest.y) - forest.radius
-        above = position[:, 2:] - forest.height
-        gap = np.hypot(np.maximum(out, 0), np.maximum(above, 0)) + np.minimum(np.maximum(out, above), 0)
-        gap = gap.min(1)
+        gap = _gaps(forest, position).min(1)
         found["clearance_m"] = {
             "least": float(gap.min()), "limit": float(params.clearance), "time": float(times[gap.argmin()]),
         }  # fmt: skip
