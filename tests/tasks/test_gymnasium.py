@@ -43,6 +43,8 @@ def test_gymnasiums_own_checker_passes(env_id):
         warnings.simplefilter("error")
         # As in classic_control, speeds have no bound.
         warnings.filterwarnings("ignore", message=".*Box observation space m.*infinity")
+        # The quadrotor takes what its rate loop takes: thrust in N and rates in rad/s.
+        warnings.filterwarnings("ignore", message=".*symmetric and normalized space")
         check_env(env.unwrapped)
     assert env.spec.max_episode_steps == GYMNASIUM_IDS[env_id][1]
     assert env.unwrapped.cost_space.contains(np.zeros(env.unwrapped.num_costs, np.float32))
