@@ -7,7 +7,7 @@ import pytest
 
 from awavo.errors import InputError, UnknownNameError
 from awavo.explain.asking import ask_weights, flight_factor
-from awavo.explain.flight import at_mark, decide_from, flight_params, fly
+from awavo.explain.flight import at_mark, flight_params, fly
 from awavo.explain.intervals import (
     Band,
     Stretch,
@@ -18,6 +18,7 @@ from awavo.explain.intervals import (
     stretch_band,
 )
 from awavo.explain.measures import influences
+from awavo.explain.recording import decide_compiled
 
 STEPS = 60
 
@@ -69,7 +70,8 @@ def test_the_same_draws_on_both_sides(flights, config):
     trace = flights["FT3"]
     inputs = jax.tree.map(lambda x: x[30], trace.inputs)
     mean = jnp.asarray(inputs.belief.mean).at[:3].set(0.0)
-    choice = decide_from(inputs._replace(belief=inputs.belief._replace(mean=mean)), flight_params("FT3"), config)
+    changed = inputs._replace(belief=inputs.belief._replace(mean=mean))
+    choice = decide_compiled(config)(jax.tree.map(jnp.asarray, changed), flight_params("FT3"))
     assert float(influences(choice.weights)[0]) == 0.0
 
 
@@ -77,10 +79,15 @@ def test_any_factor_can_be_asked_and_agrees_with_the_planner(flights, config):
     params = flight_params("FT3", zone_radius=50.0, wind_y=5.0)
     inputs = jax.tree.map(lambda x: jnp.asarray(x[30]), flights["FT3"].inputs)
     names = ["wind", "obstacles"]
-    weights, _ = ask_weights(inputs, [flight_factor(n) for n in names], params, config)
-    np.testing.assert_allclose(weights, decide_from(inputs, params, config).weights, atol=2e-5)
+
+    def ask(*names):
+        factors = [flight_factor(n) for n in names]
+        return jax.jit(lambda inputs: ask_weights(inputs, factors, params, config)[0])(inputs)
+
+    weights = ask(*names)
+    np.testing.assert_allclose(weights, decide_compiled(config)(inputs, params).weights, atol=2e-5)
     far = int(np.argmax(np.abs(inputs.forest.x)))
-    own, _ = ask_weights(inputs, [flight_factor(f"obstacle:{far}"), flight_factor("drag")], params, config)
+    own = ask(f"obstacle:{far}", "drag")
     assert float(influences(own)[0]) == 0.0
     with pytest.raises(UnknownNameError, match="Did you mean 'wind'"):
         flight_factor("wnd")

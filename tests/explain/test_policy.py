@@ -1,6 +1,7 @@
 """Policies explained by counterfactual observations."""
 
 import json
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -9,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo import api
 from awavo.cli import main
 from awavo.explain.measures import influences
 from awavo.explain.policy import law_weights
@@ -41,6 +41,8 @@ class State(NamedTuple):
 
 
 class Greedy:
+    plan = None
+
     def act(self, key, state, obs, greedy):
         return jnp.argmax(state.average(obs).logits, -1), ()
 
@@ -81,19 +83,23 @@ def test_gaussian_laws_are_compared_on_one_pool():
     from scipy.stats import norm
 
     law = Gaussian(jnp.array([[0.0], [1.0]]), jnp.zeros((2, 1)))
-    found = [float(influences(law_weights(law, jax.random.key(i)))[0]) for i in range(8)]
+    weigh = jax.jit(lambda law, key: influences(law_weights(law, key))[0])
+    found = [float(weigh(law, jax.random.key(i))) for i in range(8)]
     assert np.mean(found) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=0.05)
     same = Gaussian(jnp.zeros((2, 1)), jnp.zeros((2, 1)))
-    assert float(influences(law_weights(same, jax.random.key(0)))[0]) == 0.0
+    assert float(weigh(same, jax.random.key(0))) == 0.0
 
 
-def test_a_run_is_explained_by_the_command(tmp_path, small, capsys):
-    config = api.configure("cartpole", "orpo-dr", steps=256, seeds=1, **small)
-    for _ in api.train_iter(config, tmp_path / "run"):
-        pass
-    capsys.readouterr()
+def test_a_run_is_explained_in_files(tmp_path, balanced, monkeypatch, capsys):
+    env = make_task("cartpole", horizon=60)
+    problem = SimpleNamespace(env=env, spec=env.spec, algorithm=Greedy())
+    config = SimpleNamespace(task="cartpole", algo="own")
+    run = SimpleNamespace(path=tmp_path / "run", config=config, problem=problem, states=[balanced] * 2, seeds=[0, 1])
+    run.path.mkdir()
+    monkeypatch.setattr("awavo.api.load", lambda path, trust: run)
     assert main(["explain", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["episodes_per_seed"] == 2
     assert set(found["factors"]) == {"push", "position band", "angle limit", "gravity"}
     for row in found["factors"].values():
         assert 0 <= row["low"] <= row["mean"] <= row["high"] <= row["largest"] + 1e-9 <= 1 + 1e-6
