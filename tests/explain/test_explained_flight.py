@@ -66,13 +66,13 @@ def test_hiding_the_wind_makes_tracking_worse(flights):
 
 
 def test_the_same_draws_on_both_sides(flights, config):
-    """With no force believed, removing the wind changes nothing at all, however uncertain it is."""
+    """With no force believed, removing the wind changes nothing but rounding, however uncertain it is."""
     trace = flights["FT3"]
     inputs = jax.tree.map(lambda x: x[30], trace.inputs)
     mean = jnp.asarray(inputs.belief.mean).at[:3].set(0.0)
     changed = inputs._replace(belief=inputs.belief._replace(mean=mean))
     choice = decide_compiled(config)(jax.tree.map(jnp.asarray, changed), flight_params("FT3"))
-    assert float(influences(choice.weights)[0]) == 0.0
+    assert float(influences(choice.weights)[0]) < 1e-5
 
 
 def test_any_factor_can_be_asked_and_agrees_with_the_planner(flights, config):
