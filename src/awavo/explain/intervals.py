@@ -86,7 +86,7 @@ def conformal_stretch(band: Band, truth: Float[np.ndarray, "*n"], level: float =
 
 
 def calibrate(band: Band, truth: Float[np.ndarray, "*n"], edge: float = EDGE, level: float = LEVEL) -> list[Stretch]:
-    """Calibrate small and large influences apart (Mondrian): small ones err by noise alone, large ones by lag.
+    """Calibrate small and large influences apart (Mondrian): with one stretch calm flights were over-covered.
 
     Cases in which neither band nor truth is above `NOTHING` are left out: they are 0 on both sides and always covered.
     """
