@@ -68,9 +68,30 @@ def section(title: str, folder: Path) -> list[str]:
     return [*lines, "```", ""]
 
 
+def widths(folder: Path) -> list[str]:
+    """Sizes of the networks, on tuning seeds."""
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    lines = [
+        "## Width of the networks",
+        "",
+        "| task | actor, critics | model | priors | seeds within limits at each tenth | return at the end |",
+        "|---|---|---|---|---|---|",
+    ]
+    for file in files:
+        row = file["rows"][0]
+        sizes = [row["settings"][name][0] for name in ("hidden", "model_hidden")] + [file["prior_units"]]
+        within = ", ".join(str(point["feasible_seeds"]) for point in row["checkpoints"])
+        end = figure(row["checkpoints"][-1]["return"])
+        lines.append(f"| {row['task']} | {' | '.join(map(str, sizes))} | {within} | {end} |")
+    command, commit = files[0]["command"], files[0]["commit"]
+    about = "Ten tuning seeds (100 to 109); the units of the priors were set in the source. One of the commands:"
+    return [*lines, "", about, "", "```text", f"{command}   # commit {commit}, {files[0]['device']['kind']}", "```", ""]
+
+
 def main() -> None:
     results = ROOT / "benchmarks/results/awavo"
     lines = section("AWaVO", results) + section("What its parts are worth", results / "ablations")
+    lines += widths(results / "widths")
     (DOCS / "awavo_results.md").write_text("\n".join(lines))
 
 

@@ -120,6 +120,30 @@ def speed(file: dict) -> list[str]:
     return lines
 
 
+def learning(folder: Path) -> list[str]:
+    """Greedy episodes of every algorithm that was trained on the drone, shortest budget first."""
+    lines = [
+        "### Learning the drone",
+        "",
+        "| algorithm | steps a seed | seeds | return | cost | within the limit | commit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    files = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    files.sort(key=lambda f: (f["rows"][0]["env_steps_per_seed"], f["rows"][0]["algo"]))
+    for file in files:
+        row = file["rows"][0]
+        found, words = row["evaluation"]["greedy"], file["command"].split()
+        first = int(words[words.index("--first-seed") + 1]) if "--first-seed" in words else 0
+        cells = [
+            f"{x['value']:.2f} [{x['low']:.2f}, {x['high']:.2f}]" for x in (found["return"], found["costs"]["hazards"])
+        ]
+        lines.append(
+            f"| {row['algo']} | {row['env_steps_per_seed']:,} | {first} to {first + row['seeds'] - 1} "
+            f"| {' | '.join(cells)} | {found['feasible_seeds']} of {row['seeds']} | {file['commit'][:7]} |"
+        )
+    return [*lines, "", f"The first row: `{files[0]['command']}`, {files[0]['device']['kind']}.", ""]
+
+
 SECTIONS: list[tuple[str, str, Callable[[dict], list[str]]]] = [
     ("fidelity", "Against MuJoCo", fidelity),
     ("random_policy", "The goal task under a random policy", random_policy),
@@ -149,9 +173,11 @@ def main() -> None:
             "",
             *table(file),
             "",
+            *([f"Note: {file['note']}.", ""] if "note" in file else []),
             f"`{file['command']}`, commit {file['commit']}, {machine}{load}.",
             "",
         ]
+    lines += learning(RESULTS / "learning")
     (ROOT / "docs" / "robots_results.md").write_text("\n".join(lines))
 
 

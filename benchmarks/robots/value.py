@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.control.flight_planner import PlannerConfig, flight_signals
+from awavo.control.detours import flight_signals
+from awavo.control.flight_planner import PlannerConfig
 from awavo.control.flight_policy import awavo_step, start_memory
 from awavo.control.flight_value import Passage, ValueConfig, features, learn_value, value_quantiles
 from awavo.provenance import command_line, device_info, source_commit, versions

@@ -22,17 +22,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, draw_members
+from awavo.control.detours import detoured, flight_signals, fresh_detours, near_path, shift_detours, turn
 from awavo.control.flight_value import FlightValue, features, terminal_value, value_quantiles
 from awavo.control.tracking import Gains, track
 from awavo.inference.wvi import effective_sample_size, move_particles, tempered_weights
 from awavo.tasks.quadrotor.body import Body, body_drag, rotate, thrust_axis
-from awavo.tasks.quadrotor.forest import Forest, clearance, distances
+from awavo.tasks.quadrotor.forest import Forest, clearance
 from awavo.tasks.quadrotor.params import QuadrotorParams
-from awavo.tasks.quadrotor.references import RefFn, RefState
+from awavo.tasks.quadrotor.references import RefFn
 from awavo.transport.defining import Linear
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "FlightPlanner",
     "PlannerConfig",
     "flight_planner",
-    "flight_signals",
     "start_detours",
 ]
 
@@ -101,41 +100,6 @@ def start_detours(config: PlannerConfig) -> Float[Array, "P D"]:
     return jnp.zeros((config.num_particles, 3 * config.num_knots))
 
 
-def _interpolation(times: np.ndarray, span: float, num_knots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices [T, knots] that give offsets and their rates at times: linear between knots spread over the span."""
-    last = num_knots - 1
-    place = np.clip(times / span * last, 0.0, last - 1e-6)
-    index = place.astype(int)
-    rows, share = np.arange(len(times)), place - index
-    values, rates = np.zeros((2, len(times), num_knots))
-    values[rows, index], values[rows, index + 1] = 1 - share, share
-    rates[rows, index], rates[rows, index + 1] = -last / span, last / span
-    return values, rates
-
-
-def _turn(q: Float[Array, "4 ..."], rates: Float[Array, "3 ..."], dt: float) -> Float[Array, "4 ..."]:
-    w, x, y, z = q
-    p, r, s = rates
-    drift = jnp.stack([-x * p - y * r - z * s, w * p + y * s - z * r, w * r - x * s + z * p, w * s + x * r - y * p])
-    q = q + 0.5 * dt * drift
-    return q / jnp.sqrt(jnp.sum(q**2, 0))
-
-
-def flight_signals(
-    error: Float[Array, " *n"],
-    drift: Float[Array, " *n"],
-    gap: Float[Array, " *n"],
-    up: Float[Array, " *n"],
-    params: QuadrotorParams,
-    config: PlannerConfig,
-) -> Float[Array, "3 ..."]:
-    """R, G_1, G_2 a second: position and velocity error, clearance below and tilt (cosine `up`) above the margins."""
-    near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
-    near = near + 20.0 * (gap < params.collision_radius)
-    tilt = jnp.maximum(jnp.cos(config.tilt_margin) - up, 0.0)
-    return jnp.stack([-error - config.velocity_weight * drift, near, tilt])
-
-
 def flight_planner(
     params: QuadrotorParams,
     reference: RefFn,
@@ -146,35 +110,16 @@ def flight_planner(
     """Build `decide(key, body, time, belief, detours, forest) -> FlightDecision`; `params` are the nominal ones."""
     num, members, span = config.num_detours, config.num_members, config.horizon * config.dt
     memory = round(config.memory_share * num)
-    interpolation = _interpolation(config.dt * np.arange(config.horizon), span, config.num_knots)
-    knot_times = np.linspace(0.0, span, config.num_knots)
-    shift = _interpolation(np.minimum(knot_times + config.period, span), span, config.num_knots)[0]
-    bumps = jnp.sin(jnp.linspace(0.15, 1.0, config.num_knots) * jnp.pi * 0.75)[:, None]
+    wanted_along, _ = detoured(reference, params, config)
+    shift = shift_detours(config.period, config)
 
     def propose(key, detours):
         """No detour, the mean, particles with noise, and bumps in random directions."""
         noise_key, bump_key, mean_key = jax.random.split(key, 3)
         rows = detours[jnp.arange(memory) % config.num_particles]
         near = rows + config.memory_noise * jax.random.normal(noise_key, rows.shape)
-        count = num - memory - 2
-        size = config.prior_std * jax.random.normal(bump_key, (count, 1, 3)) * jnp.array([1.0, 1.0, 0.4])
-        centre = detours.mean(0).reshape(config.num_knots, 3) * jax.random.bernoulli(mean_key, 0.5, (count, 1, 1))
-        fresh = (centre + size * bumps).reshape(count, -1)
+        fresh = fresh_detours((bump_key, mean_key), detours.mean(0), num - memory - 2, config.prior_std)
         return jnp.concatenate([detours.mean(0)[None], jnp.zeros((1, detours.shape[1])), near, fresh])
-
-    def wanted_along(time, candidates):
-        """Detoured references [H, 3, 1, K] of the horizon, and the true one a step later, [H, 3, 1, 1]."""
-        knots = candidates.reshape(-1, config.num_knots, 3)
-        columns = jnp.transpose(knots, (1, 2, 0))[:, None, :, None]
-        offset, rate = (
-            sum((m[:, k, None, None, None] * columns[k] for k in range(config.num_knots)), jnp.zeros(()))
-            for m in interpolation
-        )
-        times = time + config.dt * jnp.arange(config.horizon + 1)
-        true, lead = reference(times, params), reference(times + config.lead, params)
-        place, speed, push = (x.T[:, :, None, None] for x in (true.position, true.velocity, lead.acceleration))
-        wanted = RefState(place[:-1] + offset, speed[:-1] + rate, jnp.broadcast_to(push[:-1], offset.shape))
-        return wanted, (place[1:], speed[1:])
 
     def push_of(theta, drag):
         """Acceleration by external force and drag, and the mass ratio, for parameters [5, ...]."""
@@ -201,7 +146,7 @@ def flight_planner(
             undo, _ = push_of(believed, drag)
             command = track(p, v, q, wanted, undo, params.gravity, gains)
             w = w + lag * (command[1:] - w)
-            q = _turn(q, w, config.dt)
+            q = turn(q, w, config.dt)
             push, lightness = push_of(theta, drag)
             a = command[0] * lightness * thrust_axis(q) + push
             a = a - params.gravity * jnp.array([0.0, 0.0, 1.0]).reshape(3, 1, 1)
@@ -218,7 +163,7 @@ def flight_planner(
             jnp.zeros((3, *wide)),
             jnp.full(wide, 1e3),
         )
-        (p, v, q, w, total, least), commands = jax.lax.scan(step, start, wanted_along(time, candidates))
+        (p, v, q, w, total, least), commands = jax.lax.scan(step, start, wanted_along(time, candidates, config.horizon))
         return total, commands, least, beyond(p, v, q, w, time + span, believed, every)
 
     def beyond(p, v, q, w, time, believed, forest):
@@ -231,17 +176,10 @@ def flight_planner(
         seen = features(p, v, q, w, time, believed[:3, 0, 0], forest, reference, params)
         return terminal_value(value, seen, command, (config.clearance_weight, config.tilt_weight))
 
-    def near_path(forest, time):
-        """The cylinders nearest to the reference of the horizon: no candidate comes close to any other."""
-        path = reference(time + config.dt * jnp.arange(config.horizon + 1), params).position
-        gaps = jnp.min(distances(forest, path), 1)
-        chosen = jax.lax.top_k(-gaps, min(config.num_near, gaps.shape[0]))[1]
-        return Forest(*(column[chosen] for column in forest))
-
     def decide(key, body, time, belief, detours, forest):
-        every, forest = forest, near_path(forest, time)
+        every, forest = forest, near_path(forest, time, reference, params, config)
         member_key, propose_key, slice_key = jax.random.split(key, 3)
-        shifted = jnp.einsum("jk,pkc->pjc", shift, detours.reshape(-1, config.num_knots, 3)).reshape(detours.shape)
+        shifted = shift(detours)
         theta = draw_members(member_key, belief, members)
         candidates = propose(propose_key, shifted)
         total, commands, least, later = imagine(body, time, theta, belief.mean, candidates, forest, every)
@@ -252,7 +190,7 @@ def flight_planner(
         moved, left = move_particles(
             shifted, candidates, weights, slices, defining=Linear(), num_steps=config.num_steps
         )
-        wanted = jax.tree.map(lambda x: x[0, :, 0, 0], wanted_along(time, moved.mean(0))[0])
+        wanted = jax.tree.map(lambda x: x[0, :, 0, 0], wanted_along(time, moved.mean(0), 1)[0])
         push, _ = push_of(belief.mean, drag_of(body.velocity, body.attitude))
         action = track(body.position, body.velocity, body.attitude, wanted, push, params.gravity, gains)
         outlook = jnp.zeros((3, 0))

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.control.detours import detoured, flight_signals, near_path, shift_detours, turn
 from awavo.control.tracking import Gains, track
 from awavo.tasks.quadrotor.body import Body, body_drag, rotate, rotor_forces, thrust_axis
 from awavo.tasks.quadrotor.flight import PLANT_DT
-from awavo.tasks.quadrotor.forest import Forest, clearance, distances
+from awavo.tasks.quadrotor.forest import Forest, clearance
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.rate_loop import rate_loop, start_loop, throttle
-from awavo.tasks.quadrotor.references import RefFn, RefState
+from awavo.tasks.quadrotor.references import RefFn
 
 __all__ = ["FlightModel", "ModelConfig", "PWM_MIN", "flight_model", "motor_pwm"]
 
@@ -65,45 +65,14 @@ def motor_pwm(
     return PWM_MIN + PWM_SPAN * throttle(rotor_forces(speeds, params), params)
 
 
-def _interpolation(times: np.ndarray, span: float, num_knots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Matrices [T, knots] that give offsets and their rates at times: linear between knots spread over the span."""
-    last = num_knots - 1
-    place = np.clip(times / span * last, 0.0, last - 1e-6)
-    index = place.astype(int)
-    rows, share = np.arange(len(times)), place - index
-    values, rates = np.zeros((2, len(times), num_knots))
-    values[rows, index], values[rows, index + 1] = 1 - share, share
-    rates[rows, index], rates[rows, index + 1] = -last / span, last / span
-    return values, rates
-
-
-def _turn(q: Float[Array, " 4 *n"], rates: Float[Array, " 3 *n"], dt: float) -> Float[Array, " 4 *n"]:
-    w, x, y, z = q
-    p, r, s = rates
-    drift = jnp.stack([-x * p - y * r - z * s, w * p + y * s - z * r, w * r - x * s + z * p, w * s + x * r - y * p])
-    q = q + 0.5 * dt * drift
-    return q / jnp.sqrt(jnp.sum(q**2, 0))
-
-
 def flight_model(
     params: QuadrotorParams, reference: RefFn, period: float, config: ModelConfig, gains: Gains | None = None
 ) -> FlightModel:
     """Build the model; `params` are the vehicle's nominal ones, `period` the time between decisions."""
     law = Gains() if gains is None else gains
-    knots, span = config.num_knots, config.horizon * config.dt
-    interpolation = _interpolation(config.dt * np.arange(config.horizon), span, knots)
-    knot_times = np.linspace(0.0, span, knots)
-    shift_matrix = _interpolation(np.minimum(knot_times + period, span), span, knots)[0]
-
-    def wanted_along(time, detours, steps):
-        """Detoured references [steps, 3, 1, K], and the true one a step later [steps, 3, 1, 1]."""
-        columns = jnp.transpose(detours.reshape(-1, knots, 3), (1, 2, 0))[:, None, :, None]
-        offset, rate = (sum(m[:steps, k, None, None, None] * columns[k] for k in range(knots)) for m in interpolation)
-        times = time + config.dt * jnp.arange(steps + 1)
-        true, lead = reference(times, params), reference(times + config.lead, params)
-        place, speed, push = (x.T[:, :, None, None] for x in (true.position, true.velocity, lead.acceleration))
-        wanted = RefState(place[:-1] + offset, speed[:-1] + rate, jnp.broadcast_to(push[:-1], jnp.shape(offset)))
-        return wanted, (place[1:], speed[1:])
+    knots = config.num_knots
+    wanted_along, (offset, rate) = detoured(reference, params, config)
+    move = shift_detours(period, config)
 
     def drag_of(velocity, attitude):
         return rotate(attitude, body_drag(attitude, velocity, 1.0, params))
@@ -127,19 +96,15 @@ def flight_model(
             drag = drag_of(v, q) / params.mass
             command = track(p, v, q, wanted, brace + drag, params.gravity, law)
             w = w + lag * (command[1:] - w)
-            q = _turn(q, w, config.dt)
+            q = turn(q, w, config.dt)
             axis = thrust_axis(q)
             a = command[0] * lightness * axis + force + drag * drag_share * lightness - weight
             p = p + config.dt * v + 0.5 * config.dt**2 * a
             v = v + config.dt * a
             gap = clearance(forest, p, params)
-            error = jnp.sqrt(jnp.sum((place - p) ** 2, 0)) + config.velocity_weight * jnp.sqrt(
-                jnp.sum((speed - v) ** 2, 0)
-            )
-            near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
-            near = near + 20.0 * (gap < params.collision_radius)
-            tilt = jnp.maximum(jnp.cos(config.tilt_margin) - axis[2], 0.0)
-            return (p, v, q, w, total + config.dt * jnp.stack([-error, near, tilt])), p
+            error, drift = (jnp.sqrt(jnp.sum((there - here) ** 2, 0)) for there, here in ((place, p), (speed, v)))
+            signals = flight_signals(error, drift, gap, axis[2], params, config)
+            return (p, v, q, w, total + config.dt * signals), p
 
         start = (*(spread(x) for x in (body.position, body.velocity, body.attitude, body.rates)), jnp.zeros((3, *wide)))
         inputs = wanted_along(time, candidates[:, : 3 * knots], config.horizon)
@@ -165,22 +130,16 @@ def flight_model(
 
     def added_thrust(candidates):
         """Thrust (N, world) that a decision adds now to plain tracking: against the force, and towards the detour."""
-        offset, rate = (m[0] for m in interpolation)
         detours = candidates[:, : 3 * knots].reshape(-1, knots, 3)
-        pull = law.position * jnp.einsum("k,nkc->nc", offset, detours)
-        pull = pull + law.velocity * jnp.einsum("k,nkc->nc", rate, detours)
+        pull = law.position * jnp.einsum("k,nkc->nc", offset[0], detours)
+        pull = pull + law.velocity * jnp.einsum("k,nkc->nc", rate[0], detours)
         return params.mass * pull - candidates[:, 3 * knots :]
 
     def shift(decisions):
         """Move detours on by one period; braces stay."""
-        moved = jnp.einsum("jk,pkc->pjc", shift_matrix, decisions[:, : 3 * knots].reshape(-1, knots, 3))
-        return jnp.concatenate([moved.reshape(-1, 3 * knots), decisions[:, 3 * knots :]], 1)
+        return jnp.concatenate([move(decisions[:, : 3 * knots]), decisions[:, 3 * knots :]], 1)
 
-    def near_path(forest, time):
-        """Pick the cylinders nearest to the reference of the horizon: no candidate comes close to any other."""
-        path = reference(time + config.dt * jnp.arange(config.horizon + 1), params).position
-        gaps = jnp.min(distances(forest, path), 1)
-        chosen = jax.lax.top_k(-gaps, min(config.num_near, gaps.shape[0]))[1]
-        return Forest(*(column[chosen] for column in forest))
+    def near(forest, time):
+        return near_path(forest, time, reference, params, config)
 
-    return FlightModel(imagine, paths, command, added_thrust, shift, near_path)
+    return FlightModel(imagine, paths, command, added_thrust, shift, near)

@@ -25,8 +25,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, draw_members
+from awavo.control.detours import fresh_detours
 from awavo.explain.flight_model import FlightModel, ModelConfig, flight_model
 from awavo.explain.measures import coalition_weights
+from awavo.inference.sequences import resample
 from awavo.inference.wvi import effective_sample_size
 from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.forest import Forest
@@ -111,7 +113,6 @@ def explained_planner(
     memory = round(config.memory_share * num)
     # Particles and bumps mixed, so that the two halves of the pool are alike.
     order = np.random.default_rng(0).permutation(num)
-    bumps = jnp.sin(jnp.linspace(0.15, 1.0, knots) * jnp.pi * 0.75)[:, None]
 
     def propose(key, particles, force):
         """Particles with noise, and bumps in random directions around the mean detour or none; braces apart."""
@@ -119,10 +120,7 @@ def explained_planner(
         detours = particles[:, : 3 * knots]
         rows = detours[jnp.arange(memory) % config.num_particles]
         near = rows + config.memory_noise * jax.random.normal(noise_key, rows.shape)
-        count = num - memory
-        size = config.prior_std * jax.random.normal(bump_key, (count, 1, 3)) * jnp.array([1.0, 1.0, 0.4])
-        centre = detours.mean(0).reshape(knots, 3) * jax.random.bernoulli(mean_key, 0.5, (count, 1, 1))
-        fresh = (centre + size * bumps).reshape(count, -1)
+        fresh = fresh_detours((bump_key, mean_key), detours.mean(0), num - memory, config.prior_std)
         braces = config.brace_std * jax.random.normal(brace_key, (num, 3))
         braces = braces + force * jax.random.bernoulli(side_key, 0.5, (num, 1))
         return jnp.concatenate([jnp.concatenate([near, fresh])[order], braces], 1)
@@ -142,12 +140,6 @@ def explained_planner(
         signals = [model.imagine(body, time, t, candidates, near) for t in (still, theta)]
         return Scores(candidates, jnp.stack(signals))
 
-    def resample(key, candidates, weights):
-        """Draw particles by weight, at even steps from one random start."""
-        places = (jax.random.uniform(key) + jnp.arange(config.num_particles)) / config.num_particles
-        chosen = jnp.searchsorted(jnp.cumsum(weights), places)
-        return candidates[jnp.minimum(chosen, num - 1)]
-
     def decide(key, body: Body, time, belief: Belief, particles, forest: Forest, seen=3):
         """Decide on what the coalition `seen` shows (3: everything), and keep every coalition's posterior."""
         score_key, draw_key = jax.random.split(key)
@@ -155,7 +147,7 @@ def explained_planner(
         log_likelihood = likelihoods(signals, config)
         weights = coalition_weights(log_likelihood, 1.0)
         used = weights[seen]
-        drawn = resample(draw_key, candidates, used)
+        drawn = candidates[resample(draw_key, used, config.num_particles)]
         commands = model.command(body, time, jnp.concatenate([(used @ candidates)[None], candidates]))
         return Choice(
             commands[:, 0], drawn, candidates, log_likelihood, weights, commands[:, 1:], effective_sample_size(used)
@@ -169,7 +161,7 @@ def explained_planner(
         theta, _ = draws(member_key, belief)
         signals = model.imagine(body, time, theta, candidates, model.near_path(forest, time))
         weights = coalition_weights(likelihoods(jnp.stack([signals, signals]), config)[3], 1.0)
-        drawn = resample(draw_key, candidates, weights)
+        drawn = candidates[resample(draw_key, weights, config.num_particles)]
         return model.command(body, time, (weights @ candidates)[None])[:, 0], drawn
 
     return ExplainedPlanner(decide, plan, score, model)

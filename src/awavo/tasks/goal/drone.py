@@ -35,17 +35,18 @@ SUBSTEPS = 10
 OBS_DIM = 3 + 3 + 3 + AZIMUTHS * ELEVATIONS + 3 + 8 + 3
 START_HEIGHT = 1.0
 SPHERE, TIP = 0.1, 0.03
+SIZES = GoalParams()
 
 
 class DroneParams(NamedTuple):
     """Sizes of the task, then physics, one number each; vmap over a batch of them to randomise."""
 
-    arena: float = 2.0
-    keepout: float = 0.4
-    goal_radius: float = 0.5
-    hazard_radius: float = 0.3
-    height_low: float = 0.5
-    height_high: float = 1.5
+    arena: float = SIZES.arena
+    keepout: float = SIZES.keepout
+    goal_radius: float = SIZES.goal_radius
+    hazard_radius: float = SIZES.hazard_radius
+    height_low: float = SIZES.height_low
+    height_high: float = SIZES.height_high
     mass: float = 0.0105222
     inertia_xy: float = 2.1572e-4
     inertia_z: float = 3.8674e-4

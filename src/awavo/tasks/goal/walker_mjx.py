@@ -21,18 +21,7 @@ from awavo.tasks.goal.walker import SUBSTEPS, Walking, advance_task, start_task,
 from awavo.tasks.goal.walker_model import load_walker
 from awavo.types import Env
 
-__all__ = ["WalkerParams", "WalkerState", "load_mjx", "walker_mjx"]
-
-
-class WalkerParams(NamedTuple):
-    """Sizes of the task, as `GoalParams`."""
-
-    arena: float = 2.0
-    keepout: float = 0.4
-    goal_radius: float = 0.5
-    hazard_radius: float = 0.3
-    height_low: float = 0.5
-    height_high: float = 1.5
+__all__ = ["WalkerState", "load_mjx", "walker_mjx"]
 
 
 class WalkerState(NamedTuple):
@@ -65,8 +54,8 @@ def walker_mjx(
 ) -> Env:
     """Build the task; `sizes` overrides fields of `GoalParams`."""
     mjx = load_mjx()
-    params = WalkerParams(**sizes)
-    check_layout(GoalParams(*params), num_hazards)
+    params = GoalParams(**sizes)
+    check_layout(params, num_hazards)
     spec = walker_spec(cost_limits, horizon)
     host_model = load_walker()
     host_model.opt.iterations, host_model.opt.ls_iterations = iterations, ls_iterations
