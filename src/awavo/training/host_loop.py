@@ -37,24 +37,35 @@ class VectorHost(Protocol):
 
 
 class HostRunner:
-    """Seeds one after the other; each has its own environments.
+    """Seeds one after the other (`seed_axis="map"`) or all in one program (`"vmap"`, for GPUs); each has its own
+    environments.
 
     A host environment's inner state cannot be saved: after an interruption its episodes start anew, with seeds that
     depend on the iteration. Such a resumed run is valid, but not bit-equal to an uninterrupted one.
     """
 
     def __init__(
-        self, seeds: Sequence[int], make_host: Callable[[], VectorHost], algorithm: Algorithm, rollout_length: int
+        self,
+        seeds: Sequence[int],
+        make_host: Callable[[], VectorHost],
+        algorithm: Algorithm,
+        rollout_length: int,
+        seed_axis: str = "map",
     ):
-        self._seeds = list(seeds)
         self._make_host = make_host
         self._length = rollout_length
-        self._decide = jax.jit(algorithm.decide, static_argnums=4)
+        self._together = seed_axis == "vmap"
+        decide, learn, self._renew = algorithm.decide, algorithm.learn, renew
+        if self._together:
+            decide = _over_seeds(decide)
+            learn, self._renew = jax.vmap(learn), jax.vmap(renew, (0, None, 0))
+        self._decide = jax.jit(decide, static_argnums=4)
+        self._learn = jax.jit(learn, donate_argnums=1)
         self._begin = algorithm.begin
-        self._learn = jax.jit(algorithm.learn, donate_argnums=1)
         init = jax.jit(lambda seed: _init(seed, algorithm))
+        self._groups = [list(seeds)] if self._together else [[seed] for seed in seeds]
         self._states: list[TrainState] = [init(np.int32(seed)) for seed in seeds]
-        self._running: list[_Episodes | None] = [None] * len(seeds)
+        self._running: list[_Running | None] = [None] * len(self._groups)
         self.compile_seconds = 0.0
 
     @property
@@ -71,72 +82,119 @@ class HostRunner:
 
     def run(self, num_iterations: int) -> list[ChunkOutput]:
         """Advance every seed by `num_iterations`."""
-        return [self._advance(index, num_iterations) for index in range(len(self._seeds))]
+        outputs, first = [], 0
+        for index, group in enumerate(self._groups):
+            members = slice(first, first + len(group))
+            outputs += self._advance(index, members, num_iterations)
+            first = members.stop
+        return outputs
 
     def close(self) -> None:
         """Release all environments."""
-        for episodes in self._running:
-            if episodes is not None:
+        for running in self._running:
+            for episodes in running.episodes if running else ():
                 episodes.host.close()
 
-    def _advance(self, index: int, num_iterations: int) -> ChunkOutput:
+    def _advance(self, index: int, members: slice, num_iterations: int) -> list[ChunkOutput]:
+        states = self._states[members]
+        keys, iteration = [state.key for state in states], int(states[0].iteration)
+        learnt = self._pack([state.algorithm for state in states])
+        running = self._running[index] or self._start(self._groups[index], iteration)
+        self._running[index] = running
         rows = []
-        for _ in range(num_iterations):
-            state = self._states[index]
-            if self._running[index] is None:
-                host = self._make_host()
-                fresh = self._begin(host.num_envs)
-                self._running[index] = _Episodes(host, self._seeds[index], int(state.iteration), fresh)
-            episodes = self._running[index]
-            assert episodes is not None
-            rollout_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
-            rollout = self._collect(rollout_key, state.algorithm, episodes)
+        for i in range(iteration, iteration + num_iterations):
+            halves = [jax.random.split(jax.random.fold_in(key, i)) for key in keys]
+            rollout = self._collect([half[0] for half in halves], learnt, running)
             start = time.perf_counter()
-            learnt, info = self._learn(learn_key, state.algorithm, rollout)
+            learnt, info = self._learn(self._pack([half[1] for half in halves]), learnt, rollout)
             if self.compile_seconds == 0.0:
                 jax.block_until_ready(info)
                 self.compile_seconds = time.perf_counter() - start
-            self._states[index] = TrainState(state.key, state.iteration + 1, learnt, None)
-            rows.append(jax.tree.map(np.asarray, summarize(info, rollout)))
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+            rows.append(self._unpack(jax.tree.map(np.asarray, self._summarize(info, rollout))))
+        done = jnp.asarray(iteration + num_iterations, jnp.int32)
+        self._states[members] = [TrainState(key, done, own, None) for key, own in zip(keys, self._unpack(learnt))]
+        return [jax.tree.map(lambda *leaves: np.stack(leaves), *own) for own in zip(*rows)]
 
-    def _collect(self, key: Array, state: Any, episodes: _Episodes) -> Rollout:
-        steps = []
-        for step_key in jax.random.split(key, self._length):
-            obs = episodes.obs
-            action, extras, episodes.memory = self._decide(step_key, state, obs, episodes.memory, False)
-            steps.append(episodes.step(obs, np.asarray(action), jax.tree.map(np.asarray, extras)))
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *steps)
+    def _start(self, seeds: list[int], iteration: int) -> _Running:
+        episodes = [_Episodes(self._make_host(), seed, iteration) for seed in seeds]
+        fresh = self._begin(episodes[0].host.num_envs)
+        return _Running(episodes, fresh, self._pack([fresh] * len(seeds)))
+
+    def _collect(self, keys: list[Array], state: Any, running: _Running) -> Rollout:
+        steps, extras = [], []
+        for step_keys in zip(*(jax.random.split(key, self._length) for key in keys)):
+            obs = self._pack([episodes.obs for episodes in running.episodes])
+            action, extra, running.memory = self._decide(self._pack(list(step_keys)), state, obs, running.memory, False)
+            own = self._unpack(np.asarray(action))
+            rows = [episodes.step(action) for episodes, action in zip(running.episodes, own)]
+            steps.append(self._pack(rows))
+            extras.append(extra)
+            done = steps[-1].terminated | steps[-1].truncated
+            if done.any():
+                running.memory = self._renew(done, running.fresh, running.memory)
+        # Time goes first, or after the axis of seeds; what the planner recorded never leaves the device.
+        axis = int(self._together)
+        rollout = jax.tree.map(lambda *leaves: np.stack(leaves, axis), *steps)
+        return rollout._replace(extras=jax.tree.map(lambda *leaves: jnp.stack(leaves, axis), *extras))
+
+    def _summarize(self, info: Any, rollout: Rollout) -> ChunkOutput:
+        return (jax.vmap(summarize) if self._together else summarize)(info, rollout)
+
+    def _pack(self, trees: list[Any]) -> Any:
+        """The trees of a group's seeds as one: the only one, or stacked."""
+        if not self._together:
+            return trees[0]
+        on_host = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(trees[0]))
+        stack: Any = np.stack if on_host else jnp.stack
+        return jax.tree.map(lambda *leaves: stack(leaves), *trees)
+
+    def _unpack(self, tree: Any) -> list[Any]:
+        if not self._together:
+            return [tree]
+        count = jax.tree.leaves(tree)[0].shape[0]
+        return [jax.tree.map(lambda leaf: leaf[i], tree) for i in range(count)]  # noqa: B023
+
+
+class _Running:
+    """The episodes of a group of seeds and the planner's memory of them."""
+
+    def __init__(self, episodes: list[_Episodes], fresh: Any, memory: Any):
+        self.episodes, self.fresh, self.memory = episodes, fresh, memory
 
 
 class _Episodes:
-    """The environments of one seed, the totals of their running episodes and the planner's memory of them."""
+    """The environments of one seed and the totals of their running episodes."""
 
-    def __init__(self, host: VectorHost, seed: int, iteration: int, fresh: Any):
+    def __init__(self, host: VectorHost, seed: int, iteration: int):
         self.host = host
-        self.memory = self._fresh = fresh
         start = np.random.SeedSequence([seed, iteration]).generate_state(1)[0]
-        self.obs = host.reset(int(start % (2**31 - host.num_envs)))
+        self.obs = np.asarray(host.reset(int(start % (2**31 - host.num_envs))))
         self._returns = np.zeros(host.num_envs, np.float32)
         self._costs = np.zeros((host.num_envs, host.spec.num_costs), np.float32)
         self._length = np.zeros(host.num_envs, np.int32)
 
-    def step(self, obs: np.ndarray, action: np.ndarray, extras: Any) -> Rollout:
+    def step(self, action: np.ndarray) -> Rollout:
         out = self.host.step(action)
         self._returns = self._returns + out.reward
         self._costs = self._costs + out.costs
         self._length = self._length + 1
         row = Rollout(
-            obs, action, extras, out.reward, out.costs, out.terminated, out.truncated, out.final_obs,
+            self.obs, action, (), out.reward, out.costs, out.terminated, out.truncated, out.final_obs,
             self._returns, self._costs, self._length,
         )  # fmt: skip
         done = np.asarray(out.terminated | out.truncated)
         self._returns = np.where(done, 0, self._returns).astype(np.float32)
         self._costs = np.where(done[:, None], 0, self._costs).astype(np.float32)
         self._length = np.where(done, 0, self._length).astype(np.int32)
-        self.memory = renew(done, self._fresh, self.memory) if done.any() else self.memory
         self.obs = np.asarray(out.obs)
-        return row
+        return jax.tree.map(np.asarray, row)
+
+
+def _over_seeds(decide: Callable[..., Any]) -> Callable[..., Any]:
+    def together(key, state, obs, memory, greedy):
+        return jax.vmap(lambda k, s, o, m: decide(k, s, o, m, greedy))(key, state, obs, memory)
+
+    return together
 
 
 def _init(seed: Array, algorithm: Algorithm) -> TrainState:
