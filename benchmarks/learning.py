@@ -31,7 +31,7 @@ from awavo.experiment import Problem, build_problem, resolve_config
 from awavo.provenance import device_info, source_commit
 from awavo.results.statistics import evaluation_summary, mean_estimate
 from awavo.training.compilation import enable_cache
-from awavo.training.evaluation import evaluate_env, evaluate_host
+from awavo.training.evaluation import evaluate_env, evaluate_host, evaluate_hosts
 from awavo.training.host_loop import HostRunner
 from awavo.training.loop import MAX_CHUNK, CompiledRunner, chunk_fn, init_fn
 from awavo.training.rollout import EpisodeTotals
@@ -67,7 +67,7 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
     axis = args.seed_axis if args.seed_axis != "auto" else ("map" if jax.default_backend() == "cpu" else "vmap")
     seeds = list(range(args.first_seed, args.first_seed + args.seeds))
     if make_host is not None:
-        runner = HostRunner(seeds, make_host, algorithm, config.rollout_length)
+        runner = HostRunner(seeds, make_host, algorithm, config.rollout_length, axis)
     else:
         assert env is not None
         init, chunk_of = init_fn(env, algorithm, config.num_envs), chunk_fn(env, algorithm, config.rollout_length)
@@ -122,43 +122,61 @@ def train(algo: str, task: str, args: argparse.Namespace) -> dict:
     }
 
 
+@jax.jit
+def stack(trees: list):
+    return jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *trees)
+
+
 class Judge:
     """Fresh episodes of every seed's state, summarised; compiled once for each kind of action."""
 
     def __init__(self, problem: Problem, seeds: list[int], episodes: int, axis: str):
         self.problem, self.seeds, self.episodes = problem, seeds, episodes
-        self.vmap = axis == "vmap" and problem.env is not None
+        self.hosts: list = []
+        self.vmap = axis == "vmap"
         if problem.env is not None:
             plays = {g: evaluate_env(problem.env, problem.algorithm, episodes, g) for g in (True, False)}
             self.plays = {g: jax.jit(jax.vmap(play) if self.vmap else play) for g, play in plays.items()}
-        else:
-            decide = jax.jit(problem.algorithm.decide, static_argnums=4)
-            self.plays = {g: partial(self.play_host, decide, g) for g in (True, False)}
 
-    def play_host(self, decide, greedy: bool, key, state):
-        """Whole episodes of a host task."""
-        assert self.problem.make_host is not None
-        host = self.problem.make_host()
-        try:
-            seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-            played = evaluate_host(
-                host,
-                lambda k, obs, memory: decide(k, state, obs, memory, greedy)[::2],
-                self.problem.algorithm.begin(host.num_envs),
-                self.episodes,
-                seed,
-            )
-            return EpisodeTotals(returns=played.returns, costs=played.costs, length=played.lengths)
-        finally:
-            host.close()
+    def play_hosts(self, keys: list, learnt: list, stacked, greedy: bool) -> EpisodeTotals:
+        """Whole episodes of a host task, the seeds in step or one after the other."""
+        algorithm, make_host = self.problem.algorithm, self.problem.make_host
+        assert make_host is not None
+        starts = [int(jax.random.randint(key, (), 0, 2**31 - 1)) for key in keys]
+        if not self.hosts:
+            self.hosts = [make_host() for _ in (keys if self.vmap else keys[:1])]
+
+            def decide(key, state, obs, memory, greedy):
+                return algorithm.decide(key, state, obs, memory, greedy)[::2]
+
+            self.decides = {
+                g: jax.jit(jax.vmap(partial(decide, greedy=g)) if self.vmap else partial(decide, greedy=g))
+                for g in (True, False)
+            }
+        decide, fresh = self.decides[greedy], algorithm.begin(self.hosts[0].num_envs)
+        if self.vmap:
+
+            def together(keys, obs, memory):
+                return decide(keys, stacked, obs, memory)
+
+            played = evaluate_hosts(self.hosts, together, fresh, self.episodes, starts)
+        else:
+            played = [
+                evaluate_host(self.hosts[0], lambda k, o, m, s=own: decide(k, s, o, m), fresh, self.episodes, start)
+                for own, start in zip(learnt, starts, strict=True)
+            ]
+        returns, costs, lengths = (np.stack(x) for x in zip(*played, strict=True))
+        return EpisodeTotals(returns=returns, costs=costs, length=lengths)
 
     def __call__(self, states: list, greedy: bool) -> dict:
         """Play and summarise."""
         base = jax.random.key(EVALUATION_SEED)
         keys = [jax.random.fold_in(jax.random.fold_in(base, seed), greedy) for seed in self.seeds]
         learnt = [state.algorithm for state in states]
-        if self.vmap:
-            stacked = jax.tree.map(lambda *x: jax.numpy.stack(x), *learnt)
+        stacked = stack(learnt) if self.vmap else None
+        if self.problem.make_host is not None:
+            totals = self.play_hosts(keys, learnt, stacked, greedy)
+        elif self.vmap:
             totals = jax.tree.map(np.asarray, self.plays[greedy](jax.numpy.stack(keys), stacked))
         else:
             played = [self.plays[greedy](key, state) for key, state in zip(keys, learnt, strict=True)]

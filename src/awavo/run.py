@@ -60,7 +60,7 @@ def make_runner(config: TrainConfig, problem: Problem) -> Runner:
     settings, algorithm = problem.settings, problem.algorithm
     if problem.env is None:
         assert problem.make_host is not None
-        return HostRunner(seeds, problem.make_host, algorithm, settings.rollout_length)
+        return HostRunner(seeds, problem.make_host, algorithm, settings.rollout_length, seed_axis(config))
     init = init_fn(problem.env, algorithm, settings.num_envs)
     chunk = chunk_fn(problem.env, algorithm, settings.rollout_length)
     return CompiledRunner(seeds, init, chunk, seed_axis(config))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ from awavo.training.host_loop import VectorHost
 from awavo.training.rollout import EpisodeTotals, add_step, renew, start_worker, zero_totals
 from awavo.types import Algorithm, Env
 
-__all__ = ["Episodes", "evaluate_env", "evaluate_host"]
+__all__ = ["Episodes", "evaluate_env", "evaluate_host", "evaluate_hosts"]
 
 
 class Episodes(NamedTuple):
@@ -72,26 +72,62 @@ def evaluate_host(
 
     `decide(key, obs, memory)` returns actions and the planner's memory, which is `fresh` where an episode starts.
     """
-    quota = -(-num_episodes // host.num_envs)
-    obs = host.reset(seed)
-    num_costs = host.spec.num_costs
-    totals = np.zeros((host.num_envs, 2 + num_costs))
-    played = np.zeros(host.num_envs, int)
-    rows: list[np.ndarray] = []
-    key = jax.random.key(seed)
-    step, memory = 0, fresh
-    while played.min() < quota:
-        action, memory = decide(jax.random.fold_in(key, step), obs, memory)
-        out = host.step(np.asarray(action))
-        step += 1
-        totals += np.concatenate([out.reward[:, None], np.ones((host.num_envs, 1)), out.costs], 1)
-        done = np.asarray(out.terminated | out.truncated)
-        for e in np.flatnonzero(done):
-            if played[e] < quota:
-                rows.append(totals[e].copy())
-            played[e] += 1
-        totals[done] = 0
+    tally = _Tally(host, num_episodes, seed)
+    key, step, memory = jax.random.key(seed), 0, fresh
+    while not tally.complete:
+        action, memory = decide(jax.random.fold_in(key, step), tally.obs, memory)
+        done = tally.step(np.asarray(action))
         memory = renew(done, fresh, memory) if done.any() else memory
-        obs = np.asarray(out.obs)
-    table = np.stack(rows)
-    return Episodes(table[:, 0], table[:, 2:], table[:, 1])
+        step += 1
+    return tally.episodes()
+
+
+def evaluate_hosts(
+    hosts: Sequence[VectorHost],
+    decide: Callable[[Array, np.ndarray, Any], tuple[Any, Any]],
+    fresh: Any,
+    num_episodes: int,
+    seeds: Sequence[int],
+) -> list[Episodes]:
+    """`evaluate_host` of S policies in step, each with its host and seed: `decide(keys, obs [S, E, d], memory)`."""
+    tallies = [_Tally(host, num_episodes, seed) for host, seed in zip(hosts, seeds, strict=True)]
+    keys, step = jnp.stack([jax.random.key(seed) for seed in seeds]), 0
+    next_keys, refresh = jax.jit(jax.vmap(jax.random.fold_in, (0, None))), jax.jit(jax.vmap(renew, (0, None, 0)))
+    memory = jax.tree.map(lambda x: jnp.stack([x] * len(seeds)), fresh)
+    while not all(tally.complete for tally in tallies):
+        action, memory = decide(next_keys(keys, step), np.stack([tally.obs for tally in tallies]), memory)
+        done = np.stack([tally.step(own) for tally, own in zip(tallies, np.asarray(action), strict=True)])
+        memory = refresh(done, fresh, memory) if done.any() else memory
+        step += 1
+    return [tally.episodes() for tally in tallies]
+
+
+class _Tally:
+    """A host's environments in play, and the totals of the first episodes of each."""
+
+    def __init__(self, host: VectorHost, num_episodes: int, seed: int):
+        self._host = host
+        self._quota = -(-num_episodes // host.num_envs)
+        self._totals = np.zeros((host.num_envs, 2 + host.spec.num_costs))
+        self._played = np.zeros(host.num_envs, int)
+        self._rows: list[np.ndarray] = []
+        self.obs = np.asarray(host.reset(seed))
+
+    @property
+    def complete(self) -> bool:
+        return self._played.min() >= self._quota
+
+    def step(self, action: np.ndarray) -> np.ndarray:
+        """Step, count, and say where an episode ended."""
+        out = self._host.step(action)
+        self._totals += np.concatenate([out.reward[:, None], np.ones((self._host.num_envs, 1)), out.costs], 1)
+        done = np.asarray(out.terminated | out.truncated)
+        self._rows += [self._totals[e].copy() for e in np.flatnonzero(done) if self._played[e] < self._quota]
+        self._played += done
+        self._totals[done] = 0
+        self.obs = np.asarray(out.obs)
+        return done
+
+    def episodes(self) -> Episodes:
+        table = np.stack(self._rows)
+        return Episodes(table[:, 0], table[:, 2:], table[:, 1])

@@ -37,8 +37,7 @@ class VectorHost(Protocol):
 
 
 class HostRunner:
-    """Seeds one after the other (`seed_axis="map"`) or all in one program (`"vmap"`, for GPUs); each has its own
-    environments.
+    """Seeds one after the other, or all in one program with `seed_axis="vmap"`; each has its own environments.
 
     A host environment's inner state cannot be saved: after an interruption its episodes start anew, with seeds that
     depend on the iteration. Such a resumed run is valid, but not bit-equal to an uninterrupted one.
@@ -110,10 +109,11 @@ class HostRunner:
             if self.compile_seconds == 0.0:
                 jax.block_until_ready(info)
                 self.compile_seconds = time.perf_counter() - start
-            rows.append(self._unpack(jax.tree.map(np.asarray, self._summarize(info, rollout))))
+            rows.append(self._unpack(jax.tree.map(np.asarray, summarize(info, rollout))))
         done = jnp.asarray(iteration + num_iterations, jnp.int32)
-        self._states[members] = [TrainState(key, done, own, None) for key, own in zip(keys, self._unpack(learnt))]
-        return [jax.tree.map(lambda *leaves: np.stack(leaves), *own) for own in zip(*rows)]
+        owned = zip(keys, self._unpack(learnt), strict=True)
+        self._states[members] = [TrainState(key, done, own, None) for key, own in owned]
+        return [jax.tree.map(lambda *leaves: np.stack(leaves), *own) for own in zip(*rows, strict=True)]
 
     def _start(self, seeds: list[int], iteration: int) -> _Running:
         episodes = [_Episodes(self._make_host(), seed, iteration) for seed in seeds]
@@ -122,12 +122,12 @@ class HostRunner:
 
     def _collect(self, keys: list[Array], state: Any, running: _Running) -> Rollout:
         steps, extras = [], []
-        for step_keys in zip(*(jax.random.split(key, self._length) for key in keys)):
+        drawn = [jax.random.split(key, self._length) for key in keys]
+        for step_key in jnp.stack(drawn, 1) if self._together else drawn[0]:
             obs = self._pack([episodes.obs for episodes in running.episodes])
-            action, extra, running.memory = self._decide(self._pack(list(step_keys)), state, obs, running.memory, False)
+            action, extra, running.memory = self._decide(step_key, state, obs, running.memory, False)
             own = self._unpack(np.asarray(action))
-            rows = [episodes.step(action) for episodes, action in zip(running.episodes, own)]
-            steps.append(self._pack(rows))
+            steps.append(self._pack([e.step(a) for e, a in zip(running.episodes, own, strict=True)]))
             extras.append(extra)
             done = steps[-1].terminated | steps[-1].truncated
             if done.any():
@@ -135,24 +135,21 @@ class HostRunner:
         # Time goes first, or after the axis of seeds; what the planner recorded never leaves the device.
         axis = int(self._together)
         rollout = jax.tree.map(lambda *leaves: np.stack(leaves, axis), *steps)
-        return rollout._replace(extras=jax.tree.map(lambda *leaves: jnp.stack(leaves, axis), *extras))
-
-    def _summarize(self, info: Any, rollout: Rollout) -> ChunkOutput:
-        return (jax.vmap(summarize) if self._together else summarize)(info, rollout)
+        return rollout._replace(extras=_stack_along(extras, axis))
 
     def _pack(self, trees: list[Any]) -> Any:
         """The trees of a group's seeds as one: the only one, or stacked."""
         if not self._together:
             return trees[0]
-        on_host = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(trees[0]))
-        stack: Any = np.stack if on_host else jnp.stack
-        return jax.tree.map(lambda *leaves: stack(leaves), *trees)
+        if all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(trees[0])):
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+        return _stack_along(trees, 0)
 
     def _unpack(self, tree: Any) -> list[Any]:
         if not self._together:
             return [tree]
-        count = jax.tree.leaves(tree)[0].shape[0]
-        return [jax.tree.map(lambda leaf: leaf[i], tree) for i in range(count)]  # noqa: B023
+        on_host = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(tree))
+        return _split(tree) if on_host else _split_on_device(tree)
 
 
 class _Running:
@@ -188,6 +185,18 @@ class _Episodes:
         self._length = np.where(done, 0, self._length).astype(np.int32)
         self.obs = np.asarray(out.obs)
         return jax.tree.map(np.asarray, row)
+
+
+def _split(tree: Any) -> list[Any]:
+    count = jax.tree.leaves(tree)[0].shape[0]
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(count)]
+
+
+# One program each: leaf by leaf they would be hundreds.
+_split_on_device = jax.jit(_split)
+_stack_along = jax.jit(
+    lambda trees, axis: jax.tree.map(lambda *leaves: jnp.stack(leaves, axis), *trees), static_argnums=1
+)
 
 
 def _over_seeds(decide: Callable[..., Any]) -> Callable[..., Any]:

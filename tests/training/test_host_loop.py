@@ -1,0 +1,70 @@
+"""Seeds of a host task in one program learn what they learn one after the other."""
+
+import jax
+import numpy as np
+
+from awavo.config import TrainConfig
+from awavo.experiment import build_problem, resolve_config
+from awavo.training.evaluation import evaluate_host, evaluate_hosts
+from awavo.training.host_loop import HostRunner
+
+SETTINGS = {
+    "num_envs": 3, "rollout_length": 6, "num_updates": 2, "model_updates": 2, "batch_size": 8, "model_batch": 8,
+    "imagined_batch": 8, "warmup_steps": 12, "hidden": (8,), "model_hidden": (8,), "num_members": 2, "horizon": 3,
+    "num_sequences": 8, "num_particles": 4, "amortize_updates": 2, "replay_capacity": 200, "posterior_capacity": 50,
+}  # fmt: skip
+
+
+def problem_of(algo_options):
+    return build_problem(
+        resolve_config(
+            TrainConfig(
+                task="awavo/Navigation-v0",
+                algo="awavo",
+                task_options={"horizon": 10},
+                algo_options=algo_options,
+            )
+        )
+    )
+
+
+def test_seeds_in_one_program_learn_the_same():
+    problem = problem_of(SETTINGS)
+    assert problem.make_host is not None
+    outputs, states = {}, {}
+    for axis in ("map", "vmap"):
+        runner = HostRunner([3, 4], problem.make_host, problem.algorithm, 6, axis)
+        first = runner.run(2)
+        outputs[axis] = [jax.tree.map(lambda a, b: np.concatenate([a, b]), *both) for both in zip(first, runner.run(1))]
+        states[axis] = runner.states
+        runner.close()
+    for alone, together in zip(outputs["map"], outputs["vmap"], strict=True):
+        np.testing.assert_array_equal(alone.done, together.done)
+        np.testing.assert_allclose(alone.episode_return, together.episode_return, rtol=1e-3, atol=1e-4)
+    for alone, together in zip(states["map"], states["vmap"], strict=True):
+        assert int(alone.iteration) == int(together.iteration) == 3
+        actors = (state.algorithm.orpo.learner.actor for state in (alone, together))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3), *actors)
+    first, second = (state.algorithm.orpo.learner.actor for state in states["vmap"])
+    assert any(not np.allclose(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
+
+
+def test_policies_in_step_are_judged_as_alone():
+    problem = problem_of(SETTINGS)
+    make_host, algorithm = problem.make_host, problem.algorithm
+    assert make_host is not None
+    states = [algorithm.init(jax.random.key(i)) for i in (0, 1)]
+    fresh = algorithm.begin(3)
+    greedy = jax.jit(lambda k, s, o, m: algorithm.decide(k, s, o, m, True)[::2])
+    alone = [
+        evaluate_host(make_host(), lambda k, o, m, s=s: greedy(k, s, o, m), fresh, 5, seed)
+        for s, seed in zip(states, (7, 8), strict=True)
+    ]
+    stacked = jax.tree.map(lambda *x: jax.numpy.stack(x), *states)
+    decide = jax.jit(jax.vmap(greedy))
+    together = evaluate_hosts([make_host(), make_host()], lambda k, o, m: decide(k, stacked, o, m), fresh, 5, (7, 8))
+    for one, same in zip(alone, together, strict=True):
+        assert len(one.returns) == 6
+        for a, b in zip(one, same, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+    assert not np.allclose(alone[0].returns, alone[1].returns)
