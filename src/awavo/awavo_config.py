@@ -56,6 +56,9 @@ class AwavoConfig(OrpoDrConfig):
     effective_share: float = setting(
         0.04, "effective share of the candidates that sets T; 0 for T = 1", low=0.0, high=1.0
     )
+    initial: str = setting(
+        "memory", "where q starts: the shifted posterior, or the actor's candidates", choices=("memory", "actor")
+    )
     metric: str = setting("a-gswd", "what q is moved by", choices=("a-gswd", "kl"))
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
     degree: int = setting(3, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)

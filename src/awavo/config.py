@@ -67,6 +67,9 @@ class OrpoDrConfig:
     value_scale: float = setting(10.0, "scale of the critics' outputs", low=1e-6, high=1e6)
     max_grad_norm: float = setting(10.0, "largest gradient norm", low=1e-6, high=1e9)
     entropy: float = setting(0.05, "weight of the policy's entropy", low=0.0, high=1e3)
+    entropy_target: float | None = setting(
+        None, "entropy in nats that the weight is adapted to keep; none keeps the weight", low=-1e4, high=1e4
+    )
     operator: str = setting(
         "log",
         "operator F between likelihoods and returns, or MODULE:NAME of one",

@@ -20,6 +20,8 @@ measured in docs/orpo_dr.md:
 * `rectify="hard"` is the letter: (w_r, w_i) = (1, 0) when feasible, (0, 1 on the violated) otherwise. With
   `rectify="posterior"` both optimality variables stay observed, and a violated constraint's weight grows by a factor
   each iteration while the weights of satisfied ones shrink by a smaller factor;
+* with `entropy_target` eta grows while the policy's entropy is below the target and shrinks above it, so that exploring
+  does not depend on the scale of the likelihoods, which one extreme reward can change by a factor;
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 
 `learn` takes an optional `imagine`, by which AWaVO adds transitions of its model to every batch.
@@ -57,6 +59,9 @@ __all__ = [
     "return_bounds",
 ]
 
+# How fast the entropy's weight is adapted, per rollout and nat, and between what.
+ENTROPY_RATE, ENTROPY_RANGE = 0.1, (1e-6, 1e3)
+
 # Transitions a model adds to a batch: imagine(key, batch, policy).
 Imagine = Callable[[Array, ring.Transitions, Actor], ring.Transitions]
 
@@ -88,6 +93,7 @@ class OrpoDrState(NamedTuple):
     bounds: SignalBounds
     window: EpisodeWindow
     cost_weights: Float[Array, " C"]
+    entropy_weight: Float[Array, ""]
     num_reward_updates: Int[Array, ""]
     num_rectified_updates: Int[Array, ""]
     num_skipped_updates: Int[Array, ""]
@@ -141,6 +147,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             SignalBounds(jnp.zeros(num_signals), jnp.full(num_signals, 1e-3)),
             empty_window(config.window, spec.num_costs),
             jnp.full(spec.num_costs, config.weight_initial),
+            jnp.asarray(config.entropy, jnp.float32),
             zero,
             zero,
             zero,
@@ -172,6 +179,9 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         state = state._replace(
             learner=learner,
             cost_weights=jnp.where(ready, cost_weights, state.cost_weights),
+            entropy_weight=jnp.where(
+                keep, adapt_entropy(state.entropy_weight, metrics["entropy"].mean()), state.entropy_weight
+            ),
             num_reward_updates=state.num_reward_updates + (keep & feasible) * config.num_updates,
             num_rectified_updates=state.num_rectified_updates + (keep & ~feasible) * config.num_updates,
             num_skipped_updates=state.num_skipped_updates + (ready & ~finite) * config.num_updates,
@@ -227,7 +237,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         critic, critic_opt = descend(critic_optimizer, grads, learner.critic_opt, learner.critic)
 
         (actor_loss, (entropy, clip_rate)), grads = jax.value_and_grad(actor_objective, has_aux=True)(
-            learner.actor, critic, obs, weights, state.bounds, action_key
+            learner.actor, critic, obs, weights, state.bounds, state.entropy_weight, action_key
         )
         policy, actor_opt = descend(actor_optimizer, grads, learner.actor_opt, learner.actor)
         learner = Learner(
@@ -241,7 +251,13 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         metrics = dict(critic_loss=critic_loss, actor_loss=actor_loss, entropy=entropy, clip_rate=clip_rate)
         return learner, metrics
 
-    def actor_objective(policy, critic, obs, weights, bounds, key):
+    def adapt_entropy(weight: Array, entropy: Array) -> Array:
+        if config.entropy_target is None:
+            return weight
+        lack = jnp.clip(config.entropy_target - entropy, -1.0, 1.0)
+        return jnp.clip(weight * jnp.exp(ENTROPY_RATE * lack), *ENTROPY_RANGE)
+
+    def actor_objective(policy, critic, obs, weights, bounds, entropy_weight, key):
         dist = policy(obs)
         if discrete:
             utility, clip_rate = log_optimality(critic.all_actions(obs).mean(-1), weights, bounds)
@@ -251,7 +267,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             action, log_prob = dist.sample_with_log_prob(key)
             expected, clip_rate = log_optimality(critic(obs, action).mean(-1), weights, bounds)
             entropy = -log_prob
-        loss = -jnp.mean(expected + config.entropy * entropy)
+        loss = -jnp.mean(expected + entropy_weight * entropy)
         return loss, (jnp.mean(entropy), clip_rate)
 
     return Algorithm(init, act, learn)

@@ -6,7 +6,8 @@ r"""Inference at decision time: from an observation to a posterior over action s
     2  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
     3  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
     4  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of candidates asked for, or 1
-    5  q <- a few steps of A-GSWD(q, nu) from the shifted posterior; rounds of 1 to 5, each proposing from the q before
+    5  q <- a few steps of A-GSWD(q, nu) from the shifted posterior, or from the actor's candidates where the space is
+       too large for few slices; rounds of 1 to 5, each proposing from the q before
     6  act by the first step of q: a sample, or its mode or mean
 
 The laws q, their proposals and moves are in `sequences`: categorical for discrete actions, particles for continuous.
@@ -123,6 +124,7 @@ def planner(spec: EnvSpec, config: AwavoConfig) -> Callable[..., Decision]:
             weights, temperature = tempered_weights(log_likelihood, max(config.effective_share * num, 1.0))
         else:
             weights, temperature = jax.nn.softmax(log_likelihood), jnp.ones(())
+        q = laws.settle(q, actions)
         moved, target, distance = laws.move(move_key, q, actions, weights, slices)
         return moved, (q, target, weights, log_likelihood, effective_sample_size(weights), temperature, distance)
 

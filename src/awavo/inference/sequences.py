@@ -29,7 +29,7 @@ class Sequences(NamedTuple):
 
     `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
     `propose(prepared, policy) -> actions`, the policy's law at the first candidates; `execute(actions)`, as the
-    environment takes them; `move(key, q, actions [N, K, ..], weights, slices) -> (q, target, distance)`; `first(q)`;
+    environment takes them; `settle(q, actions)`, where the move starts; `move(key, q, actions [N, K, ..], weights, slices) -> (q, target, distance)`; `first(q)`;
     `pick(key, first [E, ..], greedy)`; `draw(key, num)` random actions.
     """
 
@@ -38,6 +38,7 @@ class Sequences(NamedTuple):
     prepare: Callable[[Array, Array], Any]
     propose: Callable[[Any, Any], Array]
     execute: Callable[[Array], Array]
+    settle: Callable[[Array, Array], Array]
     move: Callable[[Array, Array, Array, Array, Array], tuple[Array, Array, Array]]
     first: Callable[[Array], Array]
     pick: Callable[[Array, Array, bool], Array]
@@ -86,7 +87,7 @@ def sequences(space: ActionSpace, config: AwavoConfig) -> Sequences:
 
 
 def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
-    _, num_memory, num_prior = shares(config)
+    num_actor, num_memory, num_prior = shares(config)
     horizon, num = config.horizon, space.num
     defining = action_defining(space, config)
 
@@ -100,6 +101,11 @@ def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
         noise, others = prepared
         mixed = (1 - config.proposal_noise) * jax.nn.softmax(policy.logits) + config.proposal_noise / num
         return jnp.argmax(jnp.concatenate([jnp.log(mixed), others]) + noise, -1)
+
+    def settle(q, actions):
+        if config.initial == "memory" or num_actor == 0:
+            return q
+        return jax.nn.one_hot(actions[:, :num_actor], num).mean(1)
 
     def move(key, q, actions, weights, slices):
         target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, num))
@@ -119,6 +125,7 @@ def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: actions,
+        settle=settle,
         move=move,
         first=lambda q: q[0],
         pick=pick,
@@ -144,6 +151,11 @@ def _particles(space: Box, config: AwavoConfig) -> Sequences:
         actor = to_unit(space, policy.sample(key)) + noise
         return jnp.concatenate([jnp.clip(actor, -1.0, 1.0), others])
 
+    def settle(q, actions):
+        if config.initial == "memory" or num_actor == 0:
+            return q
+        return jnp.swapaxes(actions, 0, 1)[jnp.arange(num) % num_actor]
+
     def move(key, q, actions, weights, slices):
         target = jnp.swapaxes(actions, 0, 1).reshape(config.num_sequences, -1)
         if config.metric == "kl":
@@ -168,6 +180,7 @@ def _particles(space: Box, config: AwavoConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: to_box(space, actions),
+        settle=settle,
         move=move,
         first=lambda q: q[:, 0],
         pick=pick,
