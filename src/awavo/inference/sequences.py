@@ -29,8 +29,8 @@ class Sequences(NamedTuple):
 
     `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
     `propose(prepared, policy) -> actions`, the policy's law at the first candidates; `execute(actions)`, as the
-    environment takes them; `settle(q, actions)`, where the move starts; `move(key, q, actions [N, K, ..], weights, slices) -> (q, target, distance)`; `first(q)`;
-    `pick(key, first [E, ..], greedy)`; `draw(key, num)` random actions.
+    environment takes them; `settle(q, actions [N, K, ..])`, where the move starts; `move(key, q, actions, weights,
+    slices) -> (q, target, distance)`; `first(q)`; `pick(key, first [E, ..], greedy)`; `draw(key, num)` random actions.
     """
 
     start: Callable[[], Array]
