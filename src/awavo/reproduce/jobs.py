@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib
 import json
 import os
 import sys
@@ -22,12 +21,9 @@ from typing import Any
 
 from awavo.errors import AwavoError
 from awavo.provenance import command_line
+from awavo.reproduce.figures import FIGURES, load
 
 __all__ = ["Job", "Progress", "main", "missing_jobs", "run_job", "write_atomically"]
-
-# Figure -> how its jobs are listed, and how one is run.
-PLANS = {"learning": "awavo.reproduce.learning_jobs:learning_jobs"}
-RUNNERS = {"learning": "awavo.reproduce.training:run_learning"}
 
 Progress = Callable[[str], None]
 
@@ -90,15 +86,20 @@ def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, *
 
     from awavo.provenance import device_info, source_commit
 
-    module, name = RUNNERS[job.figure].split(":")
     began = time.perf_counter()
-    row = getattr(importlib.import_module(module), name)(job.settings, job.seeds, on_progress=on_progress, **options)
+    row = load(FIGURES[job.figure].run)(job.settings, job.seeds, on_progress=on_progress, **options)
     result = {
         "command": command_line(),
         "commit": source_commit(),
         "device": device_info(),
         "jax": jax.__version__,
-        "job": {"figure": job.figure, "label": job.label, "family": job.family, "seeds": list(job.seeds)},
+        "job": {
+            "figure": job.figure,
+            "label": job.label,
+            "family": job.family,
+            "seeds": list(job.seeds),
+            "variant": job.settings.get("variant", ""),
+        },
         "wall_s": time.perf_counter() - began,
         "rows": [row],
     }
@@ -119,18 +120,12 @@ def write_atomically(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def plan_jobs(figure: str, **options: Any) -> list[Job]:
-    """All jobs of a figure."""
-    module, name = PLANS[figure].split(":")
-    return getattr(importlib.import_module(module), name)(**options)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the jobs of a figure that are not finished, one after the other."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     parser = argparse.ArgumentParser(prog="python -m awavo.reproduce.jobs", description=__doc__.splitlines()[0])
-    parser.add_argument("figure", choices=sorted(PLANS))
+    parser.add_argument("figure", choices=list(FIGURES))
     parser.add_argument("--budget", choices=("quick", "full"), default="quick")
     parser.add_argument("--tasks", nargs="+", help="default: all of the budget")
     parser.add_argument("--algos", nargs="+", help="default: all of the budget")
@@ -141,15 +136,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the jobs that are left and stop")
     parser.add_argument("--quiet", action="store_true", help="one line for each job")
     args = parser.parse_args(arguments)
+    from awavo.reproduce.plans import plan_jobs
+
+    asked = {"seeds": args.seeds, "tasks": args.tasks, "algos": args.algos, "seeds_per_job": args.seeds_per_job}
+    if args.figure != "learning" and (args.tasks or args.algos):
+        parser.error("--tasks and --algos are for the figure 'learning'")
     try:
-        jobs = plan_jobs(
-            args.figure,
-            size=args.budget,
-            seeds=args.seeds,
-            tasks=args.tasks,
-            algos=args.algos,
-            seeds_per_job=args.seeds_per_job,
-        )
+        jobs = plan_jobs(args.figure, args.budget, **asked)
         left = missing_jobs(jobs, args.out)
         print(f"{len(jobs) - len(left)} of {len(jobs)} jobs are finished, {len(left)} are left", flush=True)
         if args.list:
