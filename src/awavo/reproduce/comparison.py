@@ -41,6 +41,11 @@ class Standing:
     settled: float
     good_wall_s: float
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether it was looked at often enough on the way to say when it became good."""
+        return len(self.entry.checkpoints) > 2
+
 
 @dataclass(frozen=True)
 class TaskComparison:

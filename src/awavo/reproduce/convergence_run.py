@@ -17,7 +17,11 @@ DISCOUNT = 0.9
 
 
 def run_convergence(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Callable[[str], None] = lambda line: None, **_: Any
+    settings: Mapping[str, Any],
+    seeds: Sequence[int],
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    **_: Any,
 ) -> dict[str, Any]:
     """Errors `[problem, seed, T]`: gap to the optimum of the occupancy LP, and largest violation.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from awavo.errors import InputError
 from awavo.results.statistics import mean_estimate
 
-__all__ = ["Band", "Entry", "Point", "load_entries", "read_results"]
+__all__ = ["Band", "Entry", "Point", "device_text", "load_entries", "read_results"]
 
 Floats = NDArray[np.float64]
 
@@ -90,13 +90,15 @@ def load_entries(results: Iterable[Mapping[str, Any]], wanted: Sequence[str] = (
                 family = result.get("job", {}).get("family") or f"{row['task']}-{row['algo']}-{result['path'].stem}"
                 key = (row["task"], row["algo"], variant)
                 families.setdefault(key, {}).setdefault(family, []).append((row, result))
-    entries, notes = [], []
+    entries, notes, foreign = [], [], []
     for (task, algo, variant), choices in families.items():
         order = sorted(choices, key=lambda f: (f in wanted, sum(row["seeds"] for row, _ in choices[f])), reverse=True)
         entries.append(_entry(task, algo, variant, order[0], choices[order[0]]))
         if wanted and order[0] not in wanted:
-            notes.append(f"{task}, {algo}: the settings of '{order[0]}' are not those of this budget.")
+            foreign.append(f"{algo} on {task}{f' ({variant})' if variant else ''}")
         notes += [f"{task}, {algo}: '{family}' was left out for '{order[0]}'." for family in order[1:]]
+    if foreign:
+        notes.append(f"made with other settings than those of this budget: {', '.join(foreign)}.")
     return entries, notes
 
 
@@ -139,7 +141,7 @@ def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[A
     finals = [row["evaluation"]["greedy"] for row in rows]
     first, steps = finals[0], rows[0]["env_steps_per_seed"]
     final = pool(finals)
-    devices = dict.fromkeys(_device(result) for _, result in blocks)
+    devices = dict.fromkeys(device_text(result) for _, result in blocks)
     return Entry(
         task, algo, variant, seeds, steps,
         Point(steps, final.returns, final.costs, max(row["train_wall_s"] for row in rows)),
@@ -173,7 +175,8 @@ def _costs_of(row: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[float, ...
     return tuple(costs), tuple(float(cost["limit"]) for cost in costs.values())
 
 
-def _device(result: Mapping[str, Any]) -> str:
+def device_text(result: Mapping[str, Any]) -> str:
+    """The machine of a result file in a few words."""
     device = result.get("device") or {}
     kind = str(device.get("kind", "an unrecorded device"))
     return kind if kind != "cpu" else f"{device.get('cpu', 'cpu')}, {device.get('cores')} cores"

@@ -21,7 +21,11 @@ CONTROLLERS = ("awavo", "track")
 
 
 def run_flight(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Callable[[str], None] = lambda line: None, **_: Any
+    settings: Mapping[str, Any],
+    seeds: Sequence[int],
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    **_: Any,
 ) -> dict[str, Any]:
     """Per-seed figures of one task under one policy.
 

@@ -27,7 +27,11 @@ def _flight(seed, params, steps):
 
 
 def run_interpretation(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Callable[[str], None] = lambda line: None, **_: Any
+    settings: Mapping[str, Any],
+    seeds: Sequence[int],
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    **_: Any,
 ) -> dict[str, Any]:
     """Influence `[seed, mark, factor]` at the reference states, and along the flight on a common grid of phase.
 

@@ -46,7 +46,9 @@ def draw_scores(figure: Figure, comparisons: Sequence[TaskComparison], pooled: S
     axes = figure.subplots(1, len(comparisons) + (2 if pooled else 0), squeeze=False)[0]
     for axis, comparison in zip(axes, comparisons, strict=False):
         best = max(float(s.entry.final.returns.max()) for s in comparison.standings)
-        lowest = min(float(p.returns.min()) for s in comparison.standings for p in [*s.entry.checkpoints, s.entry.final])
+        lowest = min(
+            float(p.returns.min()) for s in comparison.standings for p in [*s.entry.checkpoints, s.entry.final]
+        )
         levels = np.linspace(lowest, best, 60)
         for standing in comparison.standings:
             steps = np.array(steps_by_level(standing.entry, levels, comparison.tolerance))
@@ -59,7 +61,9 @@ def draw_scores(figure: Figure, comparisons: Sequence[TaskComparison], pooled: S
     if pooled:
         _iqm_bars(axes[-2], pooled)
         for item in pooled:
-            axes[-1].fill_between(LEVELS, item.profile.low, item.profile.high, color=_color(item.algo), alpha=0.15, lw=0)
+            axes[-1].fill_between(
+                LEVELS, item.profile.low, item.profile.high, color=_color(item.algo), alpha=0.15, lw=0
+            )
             axes[-1].plot(LEVELS, item.profile.value, **_look(item.algo))
         axes[-1].set(xlabel="score", ylabel="share of runs above it", title="Profile")
     handles = {line.get_label(): line for axis in axes for line in axis.get_lines() if _named(line)}
@@ -88,7 +92,12 @@ def _curve(axis: Axes, standing: Standing, row: int) -> None:
 
 def _look(algo: str) -> dict:
     index = ALGO_COLORS.get(algo, 7)
-    return {"color": _color(algo), "linestyle": DASHES[index % 4], "label": ALGO_NAMES.get(algo, algo), "linewidth": 1.6}
+    return {
+        "color": _color(algo),
+        "linestyle": DASHES[index % 4],
+        "label": ALGO_NAMES.get(algo, algo),
+        "linewidth": 1.6,
+    }
 
 
 def _color(algo: str) -> str:

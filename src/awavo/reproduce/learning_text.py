@@ -12,23 +12,28 @@ from awavo.reproduce.scores import Pooled
 from awavo.results.outcome import format_estimate, format_number
 from awavo.types import Estimate
 
-__all__ = ["answer", "claims_text", "pooled_text", "steps_text", "table"]
+__all__ = ["answer", "answer_sentences", "bounded_steps", "claims_text", "pooled_text", "steps_text", "table"]
 
 
 def steps_text(estimate: Estimate) -> str:
     """`8,000 [6,000, 12,000]`, with `never` for infinity."""
-    if math.isnan(estimate.low):
+    if math.isnan(estimate.low) or estimate.low == estimate.high:
         return _steps(estimate.value)
     return f"{_steps(estimate.value)} [{_steps(estimate.low)}, {_steps(estimate.high)}]"
 
 
 def answer(comparison: TaskComparison) -> str:
-    """The stated answer for one task: the highest return within limits, and after how many steps."""
-    task, leader = TASK_NAMES.get(comparison.task, comparison.task), comparison.leader
+    """The stated answer for one task, as a paragraph."""
+    return " ".join([f"**{TASK_NAMES.get(comparison.task, comparison.task)}.**", *answer_sentences(comparison)])
+
+
+def answer_sentences(comparison: TaskComparison) -> list[str]:
+    """The highest return within limits, who is tied, who is outside; then after how many steps each is good."""
+    leader = comparison.leader
     if leader is None:
-        return f"**{task}.** No method keeps its limits in at least half of its seeds."
+        return ["No method keeps its limits in at least half of its seeds."]
     parts = [
-        f"**{task}.** Highest return within limits: {_name(leader)}, {format_estimate(leader.mean)} after "
+        f"Highest return within limits: {_name(leader)}, {format_estimate(leader.mean)} after "
         f"{leader.entry.env_steps:,} steps a seed ({leader.feasible_seeds} of {len(leader.entry.seeds)} seeds within)."
     ]
     tied = comparison.tied()
@@ -43,11 +48,11 @@ def answer(comparison: TaskComparison) -> str:
         parts.append(_behind(comparison, own, leader, tied))
     level = f"{comparison.threshold:g} ({comparison.why})"
     soon = sorted(comparison.standings, key=lambda s: s.good.value)
-    listed = "; ".join(f"{_name(s)} {steps_text(s.good)}" for s in soon)
+    listed = "; ".join(f"{_name(s)} {bounded_steps(s)}" for s in soon)
     parts.append(f"Steps until a seed is within limits with a return of {level}, median over seeds: {listed}.")
     if own is not None:
         parts.append(_sooner(comparison))
-    return " ".join(parts)
+    return [part for part in parts if part]
 
 
 def _behind(comparison: TaskComparison, own: Standing, leader: Standing, tied: list[str]) -> str:
@@ -66,13 +71,24 @@ def _behind(comparison: TaskComparison, own: Standing, leader: Standing, tied: l
     return f"AWaVO {found}: {format_estimate(gap)}{steps}."
 
 
+def bounded_steps(standing: Standing) -> str:
+    """The steps; of a method that was looked at only at its end, a bound."""
+    known = standing.is_followed or not math.isfinite(standing.good.value)
+    return steps_text(standing.good) if known else f"at most {_steps(standing.good.value)} (looked at only there)"
+
+
 def _sooner(comparison: TaskComparison) -> str:
     others = [s.entry.algo for s in comparison.standings if s.entry.algo != "awavo"]
+    blind = [_name(s) for s in comparison.standings if not s.is_followed and math.isfinite(s.good.low)]
+    if blind:
+        return f"Whether AWaVO needs fewer steps is open: {', '.join(blind)} had no checkpoints."
     chances = [(name, comparison.sooner("awavo", name)) for name in others]
     sure = [name for name, chance in chances if chance is not None and chance.low > 0.5]
     if others and len(sure) == len(others):
         return "AWaVO needs fewer steps than every other method (P > 1/2 with its whole 95% interval)."
-    unsure = [f"{ALGO_NAMES.get(n, n)} (P = {format_estimate(c)})" for n, c in chances if c is not None and n not in sure]
+    unsure = [
+        f"{ALGO_NAMES.get(n, n)} (P = {format_estimate(c)})" for n, c in chances if c is not None and n not in sure
+    ]
     return f"AWaVO does not surely need fewer steps than {', '.join(unsure)}." if unsure else ""
 
 
@@ -82,8 +98,8 @@ def claims_text(verdicts: Sequence[Verdict]) -> str:
         return "No claim of the paper can be judged: the methods it compares were not run on the same task."
     counts = {kind: sum(v.verdict == kind for v in verdicts) for kind in (CONFIRMED, REFUTED, UNDECIDED)}
     head = (
-        f"Of {len(verdicts)} claims of the paper about single tasks, {counts[CONFIRMED]} are confirmed, "
-        f"{counts[REFUTED]} are not and {counts[UNDECIDED]} are undecided."
+        f"Claims of the paper, task by task: {len(verdicts)} could be judged; confirmed {counts[CONFIRMED]}, "
+        f"not confirmed {counts[REFUTED]}, undecided {counts[UNDECIDED]}."
     )
     lines = [f"* {v.claim.text} on {TASK_NAMES[v.task]}: **{v.verdict}** ({v.reason})." for v in verdicts]
     return "\n".join([head, "", *lines])
@@ -119,8 +135,8 @@ def table(comparisons: Sequence[TaskComparison]) -> str:
                 format_estimate(standing.mean),
                 format_estimate(standing.iqm),
                 ", ".join(map(format_estimate, standing.costs)),
-                steps_text(standing.good),
-                _steps(standing.settled),
+                bounded_steps(standing),
+                _steps(standing.settled) if standing.is_followed else "–",
                 f"{entry.wall_s:,.0f}",
                 "–" if math.isnan(standing.good_wall_s) else f"{standing.good_wall_s:,.0f}",
             ]

@@ -21,7 +21,11 @@ KEPT = ("rmse", "coverage90", "lost", "median_absolute_error")
 
 
 def run_lorenz(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Callable[[str], None] = lambda line: None, **_: Any
+    settings: Mapping[str, Any],
+    seeds: Sequence[int],
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    **_: Any,
 ) -> dict[str, Any]:
     """Scores of every seed over the states never observed, seconds without compilation, and one trajectory to show."""
     states, regime = settings["states"], REGIMES["G"]
@@ -35,9 +39,8 @@ def run_lorenz(
         data = make_data(system, twin.observed, regime.noise, chosen)
         if compile_s is None:
             engine, compile_s = compile_engine(engine, data, system.theta)
-        began, belief = time.perf_counter(), None
-        for belief, _text in assimilate(engine, data, first_stand(data, system.theta)):
-            pass
+        began = time.perf_counter()
+        *_, (belief, _text) = assimilate(engine, data, first_stand(data, system.theta))
         assert isinstance(belief, Belief)
         scores["solve_s"].append(time.perf_counter() - began)
         found = score(belief.mean, belief.std, twin.truth, ~twin.seen, belief.draws)
@@ -45,7 +48,12 @@ def run_lorenz(
             scores[name].append(float(found[name]))
         if not shown:
             site = int(np.flatnonzero(~twin.seen)[0])
-            shown = {"site": site, "truth": twin.truth[:, site], "mean": belief.mean[:, site], "std": belief.std[:, site]}
+            shown = {
+                "site": site,
+                "truth": twin.truth[:, site],
+                "mean": belief.mean[:, site],
+                "std": belief.std[:, site],
+            }
         on_progress(f"{states} states, seed {seed}: rmse {scores['rmse'][-1]:.3f} in {scores['solve_s'][-1]:.2f} s")
     example = {name: np.asarray(value).round(4).tolist() for name, value in shown.items()}
     return {"states": states, "seed_numbers": list(seeds), "compile_s": compile_s, **scores, "example": example}

@@ -43,7 +43,9 @@ def pool_scores(comparisons: Sequence[TaskComparison], facts: Mapping[str, Mappi
         columns = [_scores(c, name, float(facts[c.task]["random"]))[:count] for c in comparisons]
         table = np.stack(columns, axis=1)
         tasks = [c.task for c in comparisons]
-        pooled.append(Pooled(name, tasks, table, stratified_bootstrap(table, "iqm"), performance_profile(table, LEVELS)))
+        pooled.append(
+            Pooled(name, tasks, table, stratified_bootstrap(table, "iqm"), performance_profile(table, LEVELS))
+        )
     return sorted(pooled, key=lambda p: -p.iqm.value)
 
 
