@@ -48,7 +48,7 @@ def _task(comparison: TaskComparison) -> dict[str, Any]:
     return {
         "id": comparison.task,
         "name": TASK_NAMES.get(comparison.task, comparison.task),
-        "limits": [[name, limit] for name, limit in zip(entry.cost_names, entry.limits, strict=True)],
+        "limits": [[name, f"{limit:g}"] for name, limit in zip(entry.cost_names, entry.limits, strict=True)],
         "threshold": format_number(comparison.threshold),
         "answer": answer_sentences(comparison),
         "state": _state(comparison),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from awavo.reproduce.comparison import Standing, TaskComparison, steps_by_level
 from awavo.reproduce.names import ALGO_COLORS, ALGO_NAMES, TASK_NAMES
@@ -36,7 +36,7 @@ def draw_curves(figure: Figure, comparisons: Sequence[TaskComparison]) -> None:
             else:
                 axis.axhline(entry.limits[row - 1], color=LIMIT_COLOR, linestyle=(0, (5, 3)), linewidth=1.2)
             axis.set(xscale="log", xlabel="environment steps", ylabel=labels[row])
-            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+            _label_steps(axis)
     handles = {line.get_label(): line for axis in axes.ravel() for line in axis.get_lines() if _named(line)}
     figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(8, len(handles)))
 
@@ -57,7 +57,7 @@ def draw_scores(figure: Figure, comparisons: Sequence[TaskComparison], pooled: S
         axis.axhline(comparison.threshold, color="#55616f", linestyle=":", linewidth=1.0)
         name = TASK_NAMES.get(comparison.task, comparison.task)
         axis.set(xscale="log", xlabel="steps (median seed)", ylabel="return within limits", title=name)
-        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        _label_steps(axis)
     if pooled:
         _iqm_bars(axes[-2], pooled)
         for item in pooled:
@@ -88,6 +88,17 @@ def _curve(axis: Axes, standing: Standing, row: int) -> None:
     low, high = ([getattr(band, side)[row] for band in curve] for side in ("low", "high"))
     axis.fill_between(steps, low, high, color=_color(standing.entry.algo), alpha=0.18, linewidth=0)
     axis.plot(steps, [band.value[row] for band in curve], **_look(standing.entry.algo))
+
+
+def _label_steps(axis: Axes) -> None:
+    """1k, 10k, 1M; between them only where less than a decade is shown."""
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if high > 10 * low:
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axis.xaxis.set_minor_formatter(EngFormatter(sep=""))
 
 
 def _look(algo: str) -> dict:

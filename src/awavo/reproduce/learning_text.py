@@ -74,7 +74,7 @@ def _behind(comparison: TaskComparison, own: Standing, leader: Standing, tied: l
 def bounded_steps(standing: Standing) -> str:
     """The steps; of a method that was looked at only at its end, a bound."""
     known = standing.is_followed or not math.isfinite(standing.good.value)
-    return steps_text(standing.good) if known else f"at most {_steps(standing.good.value)} (looked at only there)"
+    return steps_text(standing.good) if known else f"≤{_steps(standing.good.value)} (only looked at there)"
 
 
 def _sooner(comparison: TaskComparison) -> str:
