@@ -29,6 +29,10 @@ COMMANDS = {
     ),
     "infer": ("Infer", "Infer the states of a system from part of them: lorenz96, from 50 sites to a million."),
     "compare": ("Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
+    "reproduce": (
+        "Reproduce",
+        "Run the paper's comparison figure by figure: data, pictures, what was found, one page.",
+    ),
     "report": ("Report", "Write one self-contained HTML page about one or several runs."),
     "export": (
         "Export",

@@ -24,6 +24,7 @@ __all__ = [
     "ListAll",
     "Render",
     "Report",
+    "Reproduce",
     "Train",
 ]
 
@@ -214,6 +215,30 @@ class Compare:
         from awavo import commands
 
         return commands.compare(self)
+
+
+@dataclass
+class Reproduce:
+    """Run the paper's comparison figure by figure. The same command again goes on where it stopped."""
+
+    figure: Annotated[
+        Positional[str],
+        arg(metavar="FIGURE|all", help="learning, flight, interpretation, convergence, lorenz, ablation, or all"),
+    ]
+    budget: Annotated[str, arg(help="quick (2 CPU cores, less than an hour) or full (10 seeds, a GPU)")] = "quick"
+    seeds: Annotated[int | None, arg(help="number of seeds (default: the budget's)")] = None
+    engine: Annotated[str, arg(help="local, or ray (extra 'ray'): one task a seed on a Ray cluster")] = "local"
+    out: Annotated[Path | None, arg(help="folder; results found in it are kept (default runs/reproduce-BUDGET)")] = None
+    collect: Annotated[bool, arg(help="run nothing: make figures of the results that are there")] = False
+    device: OmitArgPrefixes[Device] = field(default_factory=Device)
+    json: Json = False
+
+    def run(self) -> int:
+        """Run what is missing, then write data, pictures, paragraphs and the page."""
+        self.device.apply()
+        from awavo.reproduce.command import reproduce
+
+        return reproduce(self)
 
 
 @dataclass

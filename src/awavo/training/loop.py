@@ -19,6 +19,7 @@ from jaxtyping import Array, Int
 
 from awavo.errors import AwavoError
 from awavo.training.rollout import Worker, collect, start_worker
+from awavo.training.sharding import seed_sharding, shard_seeds
 from awavo.types import Algorithm, Env, Rollout
 
 __all__ = ["ChunkOutput", "CompiledRunner", "Runner", "TrainState", "TrainingStalledError", "chunk_fn", "init_fn"]
@@ -117,8 +118,8 @@ def chunk_fn(
 class CompiledRunner:
     """Functional environments: the whole chunk is one program.
 
-    `map` runs one program per seed on a thread each, `vmap` all seeds in one program. On a CPU a map is faster and
-    bit-equal to a single seed; on a GPU vmap is many times faster.
+    `map` runs one program per seed on a thread each, `vmap` all seeds in one program, split over the devices there
+    are. On a CPU a map is faster and bit-equal to a single seed; on a GPU vmap is many times faster.
     """
 
     def __init__(
@@ -131,7 +132,8 @@ class CompiledRunner:
         self._vmap = seed_axis == "vmap"
         self._num_seeds = len(seeds)
         self.compile_seconds = 0.0
-        init = jax.jit(jax.vmap(init) if self._vmap else init)
+        self._sharding = seed_sharding(len(seeds)) if self._vmap else None
+        init = jax.jit(jax.vmap(init), out_shardings=self._sharding) if self._vmap else jax.jit(init)
         self._chunk_fn = jax.vmap(chunk, (0, None)) if self._vmap else chunk
         self._states = [init(np.asarray(seeds, np.int32))] if self._vmap else [init(np.int32(s)) for s in seeds]
         self._compiled: Any = None
@@ -148,14 +150,16 @@ class CompiledRunner:
     @states.setter
     def states(self, states: Sequence[TrainState]) -> None:
         if self._vmap:
-            self._states = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)]
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+            self._states = [shard_seeds(stacked, self._num_seeds)]
         else:
             self._states = [jax.tree.map(jnp.asarray, state) for state in states]
 
     def compile(self) -> None:
         """Compile the chunk once, ahead of time."""
         start = time.perf_counter()
-        lowered = jax.jit(self._chunk_fn, donate_argnums=0).lower(self._states[0], np.int32(1))
+        program = jax.jit(self._chunk_fn, donate_argnums=0, out_shardings=self._sharding)
+        lowered = program.lower(self._states[0], np.int32(1))
         self._compiled = lowered.compile()
         self.compile_seconds = time.perf_counter() - start
 

@@ -20,6 +20,14 @@ function ticks(low, high, count) {
   return found;
 }
 
+function logTicks(low, high) {
+  const decades = Math.log10(high / low), steps = decades > 3 ? [1] : decades > 1.2 ? [1, 3] : [1, 2, 3, 5, 7];
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+    for (const step of steps) if (step * 10 ** power >= low && step * 10 ** power <= high) found.push(step * 10 ** power);
+  return found;
+}
+
 function short(value) {
   const size = Math.abs(value);
   if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
@@ -56,12 +64,16 @@ function bandPath(series, sx, sy) {
 class Chart {
   constructor(holder, spec) {
     this.holder = holder; this.spec = spec; this.zoom = null; this.seeds = false; this.at = null;
+    this.hidden = new Set();
+    const scale = (log) => (log ? (v) => Math.log10(Math.max(v, 1e-9)) : (v) => v);
+    this.fx = scale(spec.log_x); this.fy = scale(spec.log_y);
     this.tip = document.createElement("div"); this.tip.className = "tip"; this.tip.hidden = true;
     new ResizeObserver(() => this.draw()).observe(holder);
     this.listen(); this.draw();
   }
+  get series() { return this.spec.series.filter((s) => !this.hidden.has(s.algo)); }
   domain() {
-    const { series, kind, limit } = this.spec;
+    const { kind, limit } = this.spec, series = this.series;
     if (kind === "scatter") {
       const points = series.flatMap((s) => s.points);
       return [extent(points.map((p) => p[0]), limit, true), extent(points.map((p) => p[1]), null, true)];
@@ -69,15 +81,20 @@ class Chart {
     const inside = (s) => (_, i) => !this.zoom || (s.x[i] >= this.zoom[0] && s.x[i] <= this.zoom[1]);
     const rows = (s) => [s.y, s.low, s.high, ...(this.seeds ? s.lines : [])];
     const ys = series.flatMap((s) => rows(s).flatMap((row) => row.filter(inside(s))));
-    const end = Math.max(...series.flatMap((s) => s.x), 1);
-    return [this.zoom || [0, end * 1.005], extent(ys, limit)];
+    const xs = series.flatMap((s) => s.x), end = Math.max(...xs, xs.length ? -Infinity : 1);
+    const begin = this.spec.log_x ? Math.min(...xs, end) / 1.1 : Math.min(0, ...xs);
+    const known = ys.filter((y) => y !== null);
+    const dy = this.spec.log_y && known.length ? [Math.min(...known) / 1.3, Math.max(...known) * 1.3] : extent(ys, limit);
+    return [this.zoom || [begin, end * (this.spec.log_x ? 1.1 : 1.005)], dy];
   }
   draw() {
     const width = this.holder.clientWidth || 420, height = this.holder.clientHeight || 264;
     const [dx, dy] = this.domain(), m = MARGIN;
-    this.x = (v) => m.left + ((v - dx[0]) / (dx[1] - dx[0])) * (width - m.left - m.right);
-    this.y = (v) => height - m.bottom - ((v - dy[0]) / (dy[1] - dy[0])) * (height - m.top - m.bottom);
-    this.back = (px) => dx[0] + ((px - m.left) / (width - m.left - m.right)) * (dx[1] - dx[0]);
+    const { fx, fy } = this, [x0, x1] = dx.map(fx), [y0, y1] = dy.map(fy);
+    this.x = (v) => m.left + ((fx(v) - x0) / (x1 - x0)) * (width - m.left - m.right);
+    this.y = (v) => height - m.bottom - ((fy(v) - y0) / (y1 - y0)) * (height - m.top - m.bottom);
+    const unscale = (v) => (this.spec.log_x ? 10 ** v : v);
+    this.back = (px) => unscale(x0 + ((px - m.left) / (width - m.left - m.right)) * (x1 - x0));
     this.size = { width, height };
     const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
     this.axes(svg, dx, dy);
@@ -91,11 +108,11 @@ class Chart {
   }
   axes(svg, dx, dy) {
     const { width, height } = this.size, m = MARGIN, bottom = height - m.bottom;
-    for (const t of ticks(dy[0], dy[1], height < 200 ? 3 : 5)) {
+    for (const t of this.spec.log_y ? logTicks(...dy) : ticks(dy[0], dy[1], height < 200 ? 3 : 5)) {
       node("line", { class: "gridline", x1: m.left, x2: width - m.right, y1: this.y(t), y2: this.y(t) }, svg);
       node("text", { x: m.left - 7, y: this.y(t) + 4, "text-anchor": "end" }, svg, short(t));
     }
-    for (const t of ticks(dx[0], dx[1], Math.max(2, Math.floor(width / 95)))) {
+    for (const t of this.spec.log_x ? logTicks(...dx) : ticks(dx[0], dx[1], Math.max(2, Math.floor(width / 95)))) {
       node("line", { class: "axis", x1: this.x(t), x2: this.x(t), y1: bottom, y2: bottom + 4 }, svg);
       node("text", { x: this.x(t), y: bottom + 17, "text-anchor": this.x(t) > width - 24 ? "end" : "middle" }, svg, short(t));
     }
@@ -103,7 +120,7 @@ class Chart {
     node("text", { x: (m.left + width - m.right) / 2, y: height - 4, "text-anchor": "middle" }, svg, this.spec.x_label);
   }
   lines(body) {
-    for (const s of this.spec.series) {
+    for (const s of this.series) {
       const stroke = `stroke:${color(s.color)}`;
       if (this.seeds) for (const line of s.lines) node("path", { class: "seed", style: stroke, d: path(s.x, line, this.x, this.y) }, body);
       node("path", { class: "band", style: `fill:${color(s.color)}`, d: bandPath(s, this.x, this.y) }, body);
@@ -111,7 +128,7 @@ class Chart {
     }
   }
   scatter(body) {
-    for (const s of this.spec.series) for (const [x, y, seed] of s.points) {
+    for (const s of this.series) for (const [x, y, seed] of s.points) {
       if (x === null || y === null) continue;
       const look = { class: `dot${s.hollow ? " hollow" : ""}`, style: `stroke:${color(s.color)};${s.hollow ? "" : `fill:${color(s.color)}`}` };
       const shape = ["a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", "v-4.5h9v9h-9Z", "l6 -6 6 6 -6 6Z"][s.shape];

@@ -17,8 +17,8 @@ Chart.prototype.listen = function () {
   });
   holder.addEventListener("dblclick", () => { this.zoom = null; this.draw(); });
   holder.addEventListener("keydown", (event) => {
-    const xs = this.spec.series[0].x, step = { ArrowLeft: -1, ArrowRight: 1, Home: -xs.length, End: xs.length }[event.key];
-    if (step === undefined) return;
+    const xs = this.series[0]?.x ?? [], step = { ArrowLeft: -1, ArrowRight: 1, Home: -xs.length, End: xs.length }[event.key];
+    if (step === undefined || !xs.length) return;
     event.preventDefault();
     this.at = Math.min(xs.length - 1, Math.max(0, (this.at ?? -1) + step));
     this.show(xs[this.at]);
@@ -35,12 +35,14 @@ Chart.prototype.show = function (value) {
   const lines = [];
   let px = null;
   this.over.replaceChildren();
-  for (const s of this.spec.series) {
-    const i = s.x.reduce((best, x, k) => (Math.abs(x - value) < Math.abs(s.x[best] - value) ? k : best), 0);
+  const far = (x) => Math.abs(this.fx(x) - this.fx(value)), steps = this.spec.x_label === "environment steps";
+  const place = (x) => (steps ? `${Math.round(x).toLocaleString("en")} steps` : `${this.spec.x_label} ${short(x)}`);
+  for (const s of this.series) {
+    const i = s.x.reduce((best, x, k) => (far(x) < far(s.x[best]) ? k : best), 0);
     if (!s.x.length || s.y[i] === null) continue;
-    if (px === null) { px = this.x(s.x[i]); lines.push([`${Math.round(s.x[i]).toLocaleString("en")} steps`, null]); }
+    if (px === null) { px = this.x(s.x[i]); lines.push([place(s.x[i]), null]); }
     const band = s.low[i] === null ? "" : ` [${short(s.low[i])}, ${short(s.high[i])}]`;
-    lines.push([`${this.spec.series.length > 1 ? `${s.name}: ` : ""}${short(s.y[i])}${band}`, s.color]);
+    lines.push([`${this.series.length > 1 ? `${s.name}: ` : ""}${short(s.y[i])}${band}`, s.color]);
     node("circle", { cx: this.x(s.x[i]), cy: this.y(s.y[i]), r: 4, style: `fill:${color(s.color)}` }, this.over);
   }
   if (px === null) return this.hide();
