@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "robots" / "results"
+JOBS = ROOT / "benchmarks" / "results" / "reproduce" / "jobs" / "learning"
 
 
 def fidelity(file: dict) -> list[str]:
@@ -125,10 +126,11 @@ def learning(folder: Path) -> list[str]:
     lines = [
         "### Learning the drone",
         "",
-        "| algorithm | steps a seed | seeds | return | cost | within the limit | commit |",
-        "|---|---|---|---|---|---|---|",
+        "| algorithm | how it plans | steps a seed | seeds | return | cost | within the limit | commit |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    files = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    paths = [*folder.glob("*.json"), *JOBS.glob("drone-*.json")]
+    files = [json.loads(path.read_text()) for path in paths]
     files.sort(key=lambda f: (f["rows"][0]["env_steps_per_seed"], f["rows"][0]["algo"]))
     for file in files:
         row = file["rows"][0]
@@ -138,10 +140,23 @@ def learning(folder: Path) -> list[str]:
             f"{x['value']:.2f} [{x['low']:.2f}, {x['high']:.2f}]" for x in (found["return"], found["costs"]["hazards"])
         ]
         lines.append(
-            f"| {row['algo']} | {row['env_steps_per_seed']:,} | {first} to {first + row['seeds'] - 1} "
-            f"| {' | '.join(cells)} | {found['feasible_seeds']} of {row['seeds']} | {file['commit'][:7]} |"
+            f"| {row['algo']} | {planning(row)} | {row['env_steps_per_seed']:,} "
+            f"| {first} to {first + row['seeds'] - 1} | {' | '.join(cells)} | {found['feasible_seeds']} of {row['seeds']} | {file['commit'][:7]} |"
         )
     return [*lines, "", f"The first row: `{files[0]['command']}`, {files[0]['device']['kind']}.", ""]
+
+
+def planning(row: dict) -> str:
+    """What decides, in a few words."""
+    settings = row["settings"]
+    if row["algo"] != "awavo":
+        return ""
+    if settings["planning"] == "off":
+        return "actor alone" + (", imagined transitions" if settings["imagined_batch"] else "")
+    share = settings["effective_share"]
+    sharp = f"T for {share:.0%} effective candidates" if share else "T = 1"
+    origin = "the actor's candidates" if settings.get("initial") == "actor" else "the plan before"
+    return f"q from {origin}, {settings['num_slices']} slices, {sharp}"
 
 
 SECTIONS: list[tuple[str, str, Callable[[dict], list[str]]]] = [
@@ -154,6 +169,7 @@ SECTIONS: list[tuple[str, str, Callable[[dict], list[str]]]] = [
     ("loopback", "MAVLink loopback", loopback),
     ("speed_cpu", "Speed on a CPU", speed),
     ("speed_h200", "Speed on an H200", speed),
+    ("speed_h200_mjx", "Speed of MJX on an H200", speed),
 ]
 
 

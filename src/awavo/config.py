@@ -58,6 +58,7 @@ class OrpoDrConfig:
     warmup_steps: int = setting(1_000, "environment steps before the first update", low=0, high=1_000_000_000)
     hidden: tuple[int, ...] = setting((128, 128), "sizes of the hidden layers", low=1, high=65_536)
     num_quantiles: int = setting(16, "quantiles M of each critic", low=1, high=1_024)
+    num_critics: int = setting(1, "critics of each signal, of which the most pessimistic counts", low=1, high=16)
     discount: float = setting(0.99, "discount gamma of the critics", low=0.0, high=0.99999)
     actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
     critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)

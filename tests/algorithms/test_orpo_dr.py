@@ -184,3 +184,28 @@ def test_a_reserve_lowers_the_limit_that_counts():
     assert exceeds(estimate, spec, config).tolist() == [False, False]
     assert exceeds(estimate, spec, dataclasses.replace(config, margin=0.1)).tolist() == [False, True]
     assert exceeds(estimate, spec, dataclasses.replace(config, margin=0.2)).tolist() == [True, True]
+
+
+def test_both_cautious_critics_learn_and_the_pessimistic_one_speaks():
+    programs = compiled(orpo_dr, dataclasses.replace(CONFIG, num_critics=2), CONTINUOUS)
+    state, _ = programs.learn(jax.random.key(1), programs.state, toy_rollout(CONTINUOUS, costs=1.0))
+    before, after = (s.learner.critic.members.net for s in (programs.state, state))
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        assert np.abs(new - old).reshape(2, -1).max(1).min() > 1e-6
+    obs, action = jnp.zeros((5, 3)), jnp.linspace(-1, 1, 5)[:, None] * jnp.ones(CONTINUOUS.action_space.dim)
+    every = state.learner.critic.every(obs, action).mean(-1)
+    spoken = state.learner.critic(obs, action).mean(-1)
+    assert np.abs(every[0] - every[1]).min() > 0
+    np.testing.assert_array_equal(spoken[:, 0], every[..., 0].min(0))
+    np.testing.assert_array_equal(spoken[:, 1:], every[..., 1:].max(0))
+
+
+@pytest.mark.parametrize("target", [3.0, -30.0])
+def test_entropy_weight_follows_the_target(target):
+    programs = compiled(orpo_dr, dataclasses.replace(CONFIG, entropy=0.1, entropy_target=target), CONTINUOUS)
+    state, info = programs.learn(jax.random.key(1), programs.state, toy_rollout(CONTINUOUS, costs=0.0))
+    expected = 0.1 * np.exp(0.1 * np.clip(target - float(info.entropy), -1, 1))
+    np.testing.assert_allclose(state.entropy_weight, expected, rtol=1e-5)
+    assert state.entropy_weight != pytest.approx(0.1)
+    fixed = compiled(orpo_dr, dataclasses.replace(CONFIG, entropy=0.1), CONTINUOUS)
+    assert fixed.learn(jax.random.key(1), fixed.state, toy_rollout(CONTINUOUS))[0].entropy_weight == np.float32(0.1)

@@ -34,8 +34,8 @@ def test_seeds_in_one_program_learn_the_same():
     outputs, states = {}, {}
     for axis in ("map", "vmap"):
         runner = HostRunner([3, 4], problem.make_host, problem.algorithm, 6, axis)
-        first = runner.run(2)
-        outputs[axis] = [jax.tree.map(lambda a, b: np.concatenate([a, b]), *both) for both in zip(first, runner.run(1))]
+        legs = zip(runner.run(2), runner.run(1), strict=True)
+        outputs[axis] = [jax.tree.map(lambda a, b: np.concatenate([a, b]), *both) for both in legs]
         states[axis] = runner.states
         runner.close()
     for alone, together in zip(outputs["map"], outputs["vmap"], strict=True):

@@ -22,6 +22,8 @@ measured in docs/orpo_dr.md:
   each iteration while the weights of satisfied ones shrink by a smaller factor;
 * with `entropy_target` eta grows while the policy's entropy is below the target and shrinks above it, so that exploring
   does not depend on the scale of the likelihoods, which one extreme reward can change by a factor;
+* with `num_critics` > 1 the most pessimistic of several critics gives targets and likelihoods: on the walker one critic
+  promised 5.3 where 0.06 was earned;
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 
 `learn` takes an optional `imagine`, by which AWaVO adds transitions of its model to every batch.
@@ -42,7 +44,7 @@ from awavo.algorithms.optimize import adam, descend, polyak_average
 from awavo.algorithms.quantiles import bellman_targets, quantile_huber
 from awavo.config import OrpoDrConfig
 from awavo.inference.operators import Operator, make_operator
-from awavo.networks import Actor, QuantileCritic, RunningStatistics, actor, normalize, quantile_critic
+from awavo.networks import Actor, CautiousCritic, QuantileCritic, RunningStatistics, actor, cautious_critic, normalize
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
@@ -70,8 +72,8 @@ class Learner(NamedTuple):
     """Everything a gradient step changes."""
 
     actor: Actor
-    critic: QuantileCritic
-    target_critic: QuantileCritic
+    critic: QuantileCritic | CautiousCritic
+    target_critic: QuantileCritic | CautiousCritic
     average_actor: Actor
     actor_opt: Any
     critic_opt: Any
@@ -127,8 +129,9 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
     def init(key: Array) -> OrpoDrState:
         actor_key, critic_key = jax.random.split(key)
         policy: Any = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden)
-        critic: Any = quantile_critic(
+        critic: Any = cautious_critic(
             critic_key,
+            config.num_critics,
             spec.obs_dim,
             spec.action_space,
             config.hidden,
@@ -232,7 +235,9 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             low, high = return_bounds(state.bounds, config)
             targets = jnp.clip(targets, low[:, None], high[:, None])
         critic_loss, grads = jax.value_and_grad(
-            lambda critic: quantile_huber(critic(obs, batch.action), targets, config.huber)
+            lambda critic: jnp.sum(
+                jax.vmap(lambda own: quantile_huber(own, targets, config.huber))(critic.every(obs, batch.action))
+            )
         )(learner.critic)
         critic, critic_opt = descend(critic_optimizer, grads, learner.critic_opt, learner.critic)
 

@@ -1,6 +1,6 @@
 """Networks: perceptrons, actors, quantile critics and action distributions, all array-only pytrees."""
 
-from awavo.networks.critic import QuantileCritic, quantile_critic
+from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
 from awavo.networks.distributions import Categorical, SquashedGaussian
 from awavo.networks.mlp import MLP, mlp
 from awavo.networks.normalizer import RunningStatistics, normalize, running_statistics, update_statistics
@@ -11,11 +11,13 @@ __all__ = [
     "MLP",
     "Actor",
     "Categorical",
+    "CautiousCritic",
     "QuantileCritic",
     "RunningStatistics",
     "SlicingHead",
     "SquashedGaussian",
     "actor",
+    "cautious_critic",
     "diversity_loss",
     "mlp",
     "normalize",

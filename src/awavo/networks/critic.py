@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.networks.mlp import MLP, mlp
 from awavo.types import ActionSpace, Discrete
 
-__all__ = ["QuantileCritic", "quantile_critic"]
+__all__ = ["CautiousCritic", "QuantileCritic", "cautious_critic", "quantile_critic"]
 
 
 class QuantileCritic(eqx.Module):
@@ -42,6 +44,40 @@ class QuantileCritic(eqx.Module):
         out = self.scale * self.net(jnp.concatenate([obs, unit], -1))
         return out.reshape(*out.shape[:-1], self.num_signals, -1)
 
+    def every(self, obs: Float[Array, "... d"], action: Array) -> Float[Array, "1 ... S M"]:
+        """As a critic with one member."""
+        return self(obs, action)[None]
+
+
+class CautiousCritic(eqx.Module):
+    """K independent critics of which, in every state and for every signal, the most pessimistic one speaks.
+
+    An actor that climbs one critic finds its errors: the returns it promises grow without bound where the effect of
+    an action is small. The lower of two rewards and the higher of two costs does not.
+    """
+
+    members: QuantileCritic
+
+    def all_actions(self, obs: Float[Array, "... d"]) -> Float[Array, "... A S M"]:
+        """Quantiles of every discrete action."""
+        return most_pessimistic(jax.vmap(lambda member: member.all_actions(obs))(self.members))
+
+    def __call__(self, obs: Float[Array, "... d"], action: Array) -> Float[Array, "... S M"]:
+        """Quantiles of the given actions."""
+        return most_pessimistic(self.every(obs, action))
+
+    def every(self, obs: Float[Array, "... d"], action: Array) -> Float[Array, "K ... S M"]:
+        """Quantiles of the given actions, of each member."""
+        return jax.vmap(lambda member: member(obs, action))(self.members)
+
+
+def most_pessimistic(quantiles: Float[Array, "K ... S M"]) -> Float[Array, "... S M"]:
+    """The member with the lowest mean of the reward (signal 0), and of each cost with the highest."""
+    means = quantiles.mean(-1)
+    sign = jnp.where(jnp.arange(means.shape[-1]) == 0, 1.0, -1.0)
+    chosen = jnp.argmin(sign * means, 0)
+    return jnp.take_along_axis(quantiles, chosen[None, ..., None], 0)[0]
+
 
 def quantile_critic(
     key: Array,
@@ -59,3 +95,11 @@ def quantile_critic(
     else:
         sizes = (obs_dim + space.dim, *hidden, per_action)
     return QuantileCritic(mlp(key, sizes, output_scale=0.01), space, num_signals, scale)
+
+
+def cautious_critic(key: Array, num_critics: int, *args: Any) -> QuantileCritic | CautiousCritic:
+    """Draw a critic (see `quantile_critic`), or several that are cautious together."""
+    if num_critics == 1:
+        return quantile_critic(key, *args)
+    members: Any = jax.vmap(lambda k: quantile_critic(k, *args))(jax.random.split(key, num_critics))
+    return CautiousCritic(members)
