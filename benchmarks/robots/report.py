@@ -141,7 +141,8 @@ def learning(folder: Path) -> list[str]:
         ]
         lines.append(
             f"| {row['algo']} | {planning(row)} | {row['env_steps_per_seed']:,} "
-            f"| {first} to {first + row['seeds'] - 1} | {' | '.join(cells)} | {found['feasible_seeds']} of {row['seeds']} | {file['commit'][:7]} |"
+            f"| {first} to {first + row['seeds'] - 1} | {' | '.join(cells)} "
+            f"| {found['feasible_seeds']} of {row['seeds']} | {file['commit'][:7]} |"
         )
     return [*lines, "", f"The first row: `{files[0]['command']}`, {files[0]['device']['kind']}.", ""]
 
