@@ -117,6 +117,7 @@ BAD = {
     "run folder": (["evaluate", "nothing-here"], "run folder"),
     "device": (["train", "cartpole", "--device", "abacus"], "auto, cpu, gpu"),
     "no run": (["compare"], "RUN"),
+    "argument as an option": (["train", "--task", "cartpole"], "an argument, not an option: awavo train cartpole"),
 }
 
 

@@ -80,7 +80,19 @@ def _parse_options(kind: str, options: list[str]) -> Any:
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip("│╭╮╰╯─ ") for line in complaint.getvalue().splitlines()]
     text = " ".join(line for line in lines if line and not line.startswith("For full helptext"))
     text = re.sub(r"^Parsing error ─*|^Unrecognized options ─*|^Required options ─*", "", text).strip()
+    text = text.removesuffix(f"awavo {kind} --help").strip()
+    missing = re.search(r"Missing value for argument '([\w-]+)'", text)
+    if missing:
+        text = _missing_argument(kind, missing[1], options)
     raise AwavoError(f"{text or 'the options cannot be read'} (see `awavo {kind} --help`).")
+
+
+def _missing_argument(kind: str, name: str, options: list[str]) -> str:
+    given = next((i for i, option in enumerate(options) if option.split("=")[0] == f"--{name}"), None)
+    if given is None:
+        return f"{name.upper()} is missing: awavo {kind} {name.upper()}"
+    value = (options[given].partition("=")[2] or " ".join(options[given + 1 : given + 2])) or name.upper()
+    return f"{name.upper()} is an argument, not an option: awavo {kind} {value}"
 
 
 def _fail(message: str, code: int, as_json: bool) -> int:
