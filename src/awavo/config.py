@@ -59,6 +59,9 @@ class OrpoDrConfig:
     hidden: tuple[int, ...] = setting((128, 128), "sizes of the hidden layers", low=1, high=65_536)
     num_quantiles: int = setting(16, "quantiles M of each critic", low=1, high=1_024)
     num_critics: int = setting(1, "critics of each signal, of which the most pessimistic counts", low=1, high=16)
+    critic_layers: str = setting(
+        "plain", "critics' hidden layers, as they are or standardized", choices=("plain", "standardized")
+    )
     discount: float = setting(0.99, "discount gamma of the critics", low=0.0, high=0.99999)
     actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
     critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)

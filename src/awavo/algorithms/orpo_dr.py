@@ -138,6 +138,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
             num_signals,
             config.num_quantiles,
             config.value_scale,
+            config.critic_layers == "standardized",
         )
         learner = Learner(
             policy, critic, _copy(critic), _copy(policy), actor_optimizer.init(policy), critic_optimizer.init(critic)

@@ -87,6 +87,7 @@ def quantile_critic(
     num_signals: int,
     num_quantiles: int,
     scale: float,
+    standardize: bool = False,
 ) -> QuantileCritic:
     """Draw a critic that starts close to zero."""
     per_action = num_signals * num_quantiles
@@ -94,7 +95,8 @@ def quantile_critic(
         sizes = (obs_dim, *hidden, space.num * per_action)
     else:
         sizes = (obs_dim + space.dim, *hidden, per_action)
-    return QuantileCritic(mlp(key, sizes, output_scale=0.01), space, num_signals, scale)
+    net = mlp(key, sizes, output_scale=0.01, standardize=standardize)
+    return QuantileCritic(net, space, num_signals, scale)
 
 
 def cautious_critic(key: Array, num_critics: int, *args: Any) -> QuantileCritic | CautiousCritic:

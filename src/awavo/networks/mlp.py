@@ -15,17 +15,23 @@ __all__ = ["MLP", "mlp"]
 
 
 class MLP(eqx.Module):
-    """Fully connected layers with one activation between them, applied to the last axis."""
+    """Fully connected layers with one activation between them, applied to the last axis.
+
+    With `standardize` each hidden layer has mean 0 and deviation 1 before its activation, so that outputs cannot grow
+    with the size of the inputs.
+    """
 
     weights: tuple[Float[Array, ...], ...]
     biases: tuple[Float[Array, ...], ...]
     activation: str = eqx.field(static=True)
+    standardize: bool = eqx.field(static=True, default=False)
 
     def hidden(self, x: Float[Array, "... d"]) -> Float[Array, "... h"]:
         """Return the values of the last hidden layer."""
         activate = getattr(jax.nn, self.activation)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = activate(x @ weight + bias)
+            x = x @ weight + bias
+            x = activate(jax.nn.standardize(x) if self.standardize else x)
         return x
 
     def __call__(self, x: Float[Array, "... d"]) -> Float[Array, "... k"]:
@@ -33,7 +39,9 @@ class MLP(eqx.Module):
         return self.hidden(x) @ self.weights[-1] + self.biases[-1]
 
 
-def mlp(key: Array, sizes: Sequence[int], *, activation: str = "relu", output_scale: float = 1.0) -> MLP:
+def mlp(
+    key: Array, sizes: Sequence[int], *, activation: str = "relu", output_scale: float = 1.0, standardize: bool = False
+) -> MLP:
     """Draw an MLP of the given layer sizes: He-uniform hidden layers, output layer scaled by `output_scale`."""
     weights, biases = [], []
     keys = jax.random.split(key, len(sizes) - 1)
@@ -42,4 +50,4 @@ def mlp(key: Array, sizes: Sequence[int], *, activation: str = "relu", output_sc
         bound = (output_scale if last else math.sqrt(2.0)) * math.sqrt(3.0 / fan_in)
         weights.append(jax.random.uniform(keys[layer], (fan_in, fan_out), minval=-bound, maxval=bound))
         biases.append(jnp.zeros(fan_out))
-    return MLP(tuple(weights), tuple(biases), activation)
+    return MLP(tuple(weights), tuple(biases), activation, standardize)
