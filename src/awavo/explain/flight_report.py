@@ -9,24 +9,35 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from awavo.errors import InputError
 from awavo.explain.asking import ask_weights, flight_factor
 from awavo.explain.flight import DecisionInputs
-from awavo.explain.flight_intervals import influence_band, load_calibration
+from awavo.explain.flight_intervals import (
+    NUM_RESAMPLES,
+    Uncertain,
+    load_calibration,
+    measure_band,
+    uncertain_posteriors,
+)
 from awavo.explain.flight_model import motor_pwm
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
-from awavo.explain.intervals import Band, bootstrap_influences, calibrated_band, quantile_band
-from awavo.explain.magnitude import debiased_magnitude
-from awavo.explain.measures import influences, mean_parts, shapley, total_variation
+from awavo.explain.intervals import Band, calibrated_band, resampled_influences, resampled_necessity
+from awavo.explain.magnitude import resampled_magnitudes
+from awavo.explain.measures import mean_parts, shapley, total_variation
 from awavo.explain.record import FlightLog
+from awavo.inference.wvi import effective_sample_size
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 
-__all__ = ["Fan", "FlightExplanation", "explain_log"]
+__all__ = ["Fan", "FlightExplanation", "UNITS", "explain_log"]
 
 FAN_SIZE = 12
-OWN_RESAMPLES = 200
+UNITS = ("N", "rad/s", "us")
+# Resamples in each outer draw of a magnitude, which costs far more than an influence; factors of your own have one
+# outer draw, the belief itself, and more resamples of it.
+SIZE_RESAMPLES, OWN_SPREAD = 4, 8
 
 
 class Fan(NamedTuple):
@@ -37,7 +48,11 @@ class Fan(NamedTuple):
 
 
 class FlightExplanation(NamedTuple):
-    """Time first. `influence` has a band for each factor; `magnitude` is in N and in microseconds of PWM."""
+    """Time first, a band for each factor and decision.
+
+    `necessity` is that of the plan with the largest weight. `magnitude` is by unit: N of thrust, rad/s of body rates,
+    microseconds of PWM; it is debiased, and so below 0 where noise outweighs it.
+    """
 
     names: tuple[str, ...]
     numbers: np.ndarray
@@ -46,10 +61,27 @@ class FlightExplanation(NamedTuple):
     calibrated: bool
     shares: np.ndarray
     together: np.ndarray
-    magnitude: dict[str, np.ndarray]
+    necessity: Band
+    magnitude: dict[str, Band]
     motors: np.ndarray
     effective_size: np.ndarray
     fans: list[Fan]
+
+
+class _Row(NamedTuple):
+    """What is asked of one decision."""
+
+    influence: Band
+    shares: Any
+    together: Any
+    necessity: Band
+    magnitude: Band
+    motors: Any
+    effective_size: Any
+
+
+def _wide(points: Array) -> Array:
+    return jnp.pad(points, ((0, 0), (0, 1)))
 
 
 @lru_cache(maxsize=8)
@@ -58,25 +90,36 @@ def _program(config: ExplainedConfig, names: tuple[str, ...]):
     standard = names == FACTORS
     factors = [flight_factor(name) for name in names]
 
-    def one(inputs: DecisionInputs, params: QuadrotorParams):
+    def posteriors(inputs: DecisionInputs, params: QuadrotorParams) -> Uncertain:
         if standard:
-            band, weights, pool = influence_band(inputs, params, config)
-        else:
-            weights, pool = ask_weights(inputs, factors, params, config)
-            draws = bootstrap_influences(jax.random.fold_in(inputs.key, 1), weights, OWN_RESAMPLES)
-            band = quantile_band(influences(weights), draws)
-        game = total_variation(weights, weights[0])
+            return uncertain_posteriors(inputs, params, config)
+        weights, pool = ask_weights(inputs, factors, params, config)
+        return Uncertain(weights, pool, weights[None])
+
+    def one(inputs: DecisionInputs, params: QuadrotorParams) -> _Row:
+        found = posteriors(inputs, params)
+        weights, spread = found.weights, 1 if standard else OWN_SPREAD
         model = explained_planner(params, lissajous, config).model
-        pwm = motor_pwm(model.command(inputs.body, inputs.time, pool), inputs.body.rates[:, None], params).T
-        thrust = model.added_thrust(pool)
+        command = model.command(inputs.body, inputs.time, found.pool)
+        pwm = motor_pwm(command, inputs.body.rates[:, None], params).T
+        # A coordinate that is always 0 leaves d SW^2 as it is, and makes one program of all units.
+        points = jnp.stack([_wide(model.added_thrust(found.pool)), _wide(command[1:].T), pwm])
         key = jax.random.fold_in(inputs.key, 3)
-        full = 2 ** len(names) - 1
-        less = jnp.stack([weights[full & ~(1 << i)] for i in range(len(names))])
-        sizes = jax.lax.map(
-            lambda q: jnp.stack([debiased_magnitude(key, x, weights[full], q)[0] for x in (thrust, pwm)]), less
+
+        def sizes(counts, weights):
+            return resampled_magnitudes(key, points, counts, weights)
+
+        best = jnp.argmax(weights[-1])
+        game = total_variation(weights, weights[0])
+        return _Row(
+            measure_band(inputs, found, resampled_influences, spread * NUM_RESAMPLES),
+            shapley(game),
+            game[-1],
+            measure_band(inputs, found, lambda n, w: resampled_necessity(n, w, best), spread * NUM_RESAMPLES),
+            measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES),
+            mean_parts(weights, pwm),
+            effective_sample_size(weights[-1]),
         )
-        size = 1 / jnp.sum(weights[-1] ** 2)
-        return band, shapley(game), game[-1], sizes, mean_parts(weights, pwm), size
 
     return jax.jit(one)
 
@@ -103,13 +146,16 @@ def _fan_program(config: ExplainedConfig, names: tuple[str, ...]):
     return fan
 
 
+def _within_one(band: Band) -> Band:
+    return Band(band.value, np.clip(band.low, 0, 1), np.clip(band.high, 0, 1))
+
+
 def _calibrated(log: FlightLog, names: tuple[str, ...], band: Band) -> tuple[Band, bool]:
     """Stretch the bands where the calibration was made for this planner and these factors."""
     found = load_calibration()
     same = found is not None and names == FACTORS and _plain(found["planner"]) == _plain(log.config)
     if not same:
-        clipped = Band(band.value, np.clip(band.low, 0, 1), np.clip(band.high, 0, 1))
-        return clipped, False
+        return _within_one(band), False
     assert found is not None
     columns = [
         calibrated_band(Band(*(np.asarray(x)[:, i] for x in band)), found["stretch"][name])
@@ -138,8 +184,8 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), log.params)
     program = _program(log.config, names)
     rows = [jax.device_get(program(jax.tree.map(jnp.asarray, d.inputs), params)) for d in chosen]
-    band, shares, together, sizes, motors, size = jax.tree.map(lambda *x: np.stack(x), *rows)
-    band, calibrated = _calibrated(log, names, band)
+    found: _Row = jax.tree.map(lambda *x: np.stack(x), *rows)
+    band, calibrated = _calibrated(log, names, found.influence)
     fan_program = _fan_program(log.config, names)
     fans = []
     for place in sorted({int(i) for i in np.linspace(0, len(chosen) - 1, min(num_fans, len(chosen)))}):
@@ -154,10 +200,11 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         time=np.array([float(d.inputs.time) for d in chosen]),
         influence=Band(*(np.asarray(x) for x in band)),
         calibrated=calibrated,
-        shares=shares,
-        together=together,
-        magnitude={"N": sizes[:, :, 0], "us": sizes[:, :, 1]},
-        motors=motors,
-        effective_size=size,
+        shares=found.shares,
+        together=found.together,
+        necessity=_within_one(found.necessity),
+        magnitude={unit: Band(*(x[..., u] for x in found.magnitude)) for u, unit in enumerate(UNITS)},
+        motors=found.motors,
+        effective_size=found.effective_size,
         fans=fans,
     )

@@ -24,7 +24,10 @@ MEANING = (
 
 
 class PageContent(NamedTuple):
-    """What the page shows. `data` holds arrays by name (time, names, value, low, high, shares, together, ...)."""
+    """What the page shows. `data` holds arrays by name (time, names, value, low, high, shares, together, ...).
+
+    `necessity` says what the band of that name in `data` means, where there is one.
+    """
 
     title: str
     subtitle: str
@@ -35,6 +38,7 @@ class PageContent(NamedTuple):
     command: str
     data: Mapping[str, Any]
     calibrated: bool = False
+    necessity: str = ""
 
 
 def _round(value: Any) -> Any:
@@ -54,7 +58,8 @@ def _round(value: Any) -> Any:
 def write_explain_page(content: PageContent, out: Path) -> Path:
     """Write the page in one piece and return its path."""
     script = asset("explain.js")
-    data = {"position": None, "force": None, "cylinders": [], "fans": [], "segments": [], "unit": "s", **content.data}
+    blank = {"position": None, "force": None, "necessity": None, "magnitude": None}
+    data = {**blank, "cylinders": [], "fans": [], "segments": [], "unit": "s", **content.data}
     page = render(
         "explain.html",
         **{k: v for k, v in content._asdict().items() if k not in ("data", "calibrated")},
@@ -63,6 +68,7 @@ def write_explain_page(content: PageContent, out: Path) -> Path:
         band_note=", calibrated on simulated flights" if content.calibrated else ", not calibrated",
         has_path=data["position"] is not None,
         has_force=data["force"] is not None,
+        has_magnitude=data["magnitude"] is not None,
         style=Markup(asset("style.css")),
         script=Markup(script),
         policy=content_policy(script),

@@ -56,11 +56,30 @@ function drawInfluence() {
     node("rect", { class: "shade", fill: tint(i), x: sx(s.start), width: Math.max(1, sx(s.end) - sx(s.start)), y: PAD.top, height: c.h - PAD.top - PAD.bottom }, c.svg);
   }
   node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(data.calm), y2: sy(data.calm) }, c.svg);
+  drawBands(c, sx, sy, data);
+}
+function drawBands(c, sx, sy, bands) {
   data.names.forEach((name, i) => {
-    band(c.svg, sx, sy, column(data.low, i), column(data.high, i), tint(i));
-    node("path", { class: "series", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(data.value[k][i])])) }, c.svg);
+    band(c.svg, sx, sy, column(bands.low, i), column(bands.high, i), tint(i));
+    node("path", { class: "series", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(bands.value[k][i])])) }, c.svg);
   });
   cursor(c, sx);
+}
+function drawNecessity() {
+  if (!data.necessity) return;
+  const c = canvas("necessity"); if (!c) return;
+  const { sx, sy } = axes(c, 0, 1);
+  drawBands(c, sx, sy, data.necessity);
+}
+function drawMagnitude() {
+  if (!data.magnitude) return;
+  const c = canvas("magnitude"); if (!c) return;
+  const unit = get("unit").value, bands = data.magnitude[unit];
+  const { sx, sy } = axes(c, 0, Math.max(1e-3, ...bands.high.flat()) * 1.05);
+  drawBands(c, sx, sy, bands);
+  const k = at(), digits = unit === "us" ? 0 : 2;
+  const said = data.names.map((n, i) => `${n} ${bands.value[k][i].toFixed(digits)} [${bands.low[k][i].toFixed(digits)}, ${bands.high[k][i].toFixed(digits)}] ${unit}`);
+  node("text", { x: PAD.left + 6, y: PAD.top + 12 }, c.svg, said.join(", "));
 }
 function drawForce() {
   if (!data.force) return;
@@ -159,7 +178,7 @@ function drawFan() {
 }
 function update() {
   get("shown").textContent = `${data.time[at()].toFixed(2)} ${data.unit}`;
-  drawInfluence(); drawForce(); drawShares();
+  drawInfluence(); drawNecessity(); drawForce(); drawShares(); drawMagnitude();
   if (data.position) { drawSpace(); drawMotors(); drawFan(); }
 }
 slider.max = data.time.length - 1;
@@ -171,7 +190,7 @@ data.names.forEach((name, i) => {
   if (get("removed")) get("removed").append(new Option(name, `without ${name}`));
 });
 slider.addEventListener("input", update);
-for (const id of ["factor", "motor", "removed"]) if (get(id)) get(id).addEventListener("change", update);
+for (const id of ["factor", "motor", "removed", "unit"]) if (get(id)) get(id).addEventListener("change", update);
 const space = document.querySelector('[data-view="space"] .plot');
 if (space) {
   let from = null;
