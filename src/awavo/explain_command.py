@@ -87,33 +87,34 @@ def explain_run_folder(
     """Explain the policies of a run on CartPole or Acrobot: episodes with a push halfway, all seeds."""
     import polars
 
-    from awavo.explain.run_explanation import explain_policy
-    from awavo.explain.run_summary import policy_notes, policy_summary
+    from awavo.explain.run_explanation import explain_policies
+    from awavo.explain.run_summary import NECESSITY, policy_costs, policy_notes, policy_summary
     from awavo.explain.task_factors import TASK_PUSHES, task_factors
 
     if episodes < 1:
         raise InputError(f"--episodes {episodes} must be >= 1.")
-    factors = task_factors(run.config.task)
+    factors = task_factors(run.config.task, run.config.task_options)
     problem = run.problem
     steps = problem.spec.horizon
     push = TASK_PUSHES[run.config.task]
-    traces = [
-        explain_policy(problem.env, problem.algorithm, state, factors, push=push, episodes=episodes, steps=steps)
-        for state in run.states
-    ]
+    traces = explain_policies(
+        problem.env, problem.algorithm, run.states, factors, push=push, episodes=episodes, steps=steps
+    )
     names = [factor.name for factor in factors]
     found = policy_summary(traces, names)
+    costs = policy_costs(traces, problem.spec.cost_names)
     notes = policy_notes(run.problem.algorithm.plan is not None)
     made = made_by()
     folder = run.path if out is None else out
     summary = {
         "run": str(run.path), "task": run.config.task, "algo": run.config.algo, "factors": found,
         "about": {f.name: f.about for f in factors}, "push_at_step": steps // 2, "episodes_per_seed": episodes,
+        "costs": costs, "necessity": NECESSITY,
         "not_judged": notes, **made,
     }  # fmt: skip
-    head = ["seed", "episode", "step", *(f"{n} {k}" for n in names for k in ("influence", "share"))]
+    head = ["seed", "episode", "step", *(f"{n} {k}" for n in names for k in ("influence", "share", "necessity"))]
     rows = [
-        [seed, e, t, *(float(x) for i in range(len(names)) for x in (tr.influence[e, t, i], tr.shares[e, t, i]))]
+        [seed, e, t, *(float(x[e, t, i]) for i in range(len(names)) for x in (tr.influence, tr.shares, tr.necessity))]
         for seed, tr in zip(run.seeds, traces, strict=True)
         for e in range(episodes)
         for t in np.flatnonzero(tr.running[e])
@@ -124,37 +125,54 @@ def explain_run_folder(
     table.write_parquet(buffer)
     write_bytes(folder / "explanations.parquet", buffer.getvalue())
     page = write_explain_page(
-        _policy_page(run, traces[0], names, found, notes, made["command"]), folder / "explanation.html"
+        _policy_page(run, traces[0], factors, found, costs, notes, made["command"]), folder / "explanation.html"
     )
     summary["written"] = [*written, str(folder / "explanations.parquet"), str(page)]
+    about = {f.name: f.about for f in factors}
     lines = [
-        f"{name}: influence {row['mean']:.2f} [{row['low']:.2f}, {row['high']:.2f}], up to {row['largest']:.2f}, "
-        f"share {row['share']:+.2f}"
+        f"{name}: influence {_mean_text(row)}, up to {row['largest']:.2f}, "
+        f"share {row['share']:+.2f}, necessity {_mean_text(row['necessity'])} ({about[name]})"
         for name, row in sorted(found.items(), key=lambda item: -item[1]["mean"])
     ]
+    lines += [NECESSITY, *(f"{name}: {value}" for name, value in _cost_rows(run, costs))]
     return summary, [*lines, *(f"not judged: {note}" for note in notes), f"page: {page}"], 0
 
 
-def _policy_page(run: Any, trace: Any, names: list[str], found: Any, notes: Sequence[str], command: str) -> PageContent:
+def _mean_text(row: Any, digits: int = 2) -> str:
+    return f"{row['mean']:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+
+
+def _cost_rows(run: Any, costs: Any) -> list[tuple[str, str]]:
+    limits = zip(costs.items(), run.problem.spec.cost_limits, strict=True)
+    return [
+        (f"cost {name}", f"{_mean_text(row, 1)} an episode with the push (limit {limit:g})")
+        for (name, row), limit in limits
+    ]
+
+
+def _policy_page(
+    run: Any, trace: Any, factors: Sequence[Any], found: Any, costs: Any, notes: Sequence[str], command: str
+) -> PageContent:
+    from awavo.explain.run_summary import NECESSITY
+
     on = trace.running[0]
-    value = trace.influence[0][on]
+    at = run.problem.spec.horizon // 2
     data = {
-        "names": names, "time": np.flatnonzero(on).astype(float), "value": value, "low": value, "high": value,
-        "shares": trace.shares[0][on], "together": trace.together[0][on], "calm": 0.0, "unit": "steps",
-        "start": int(np.argmax(trace.together[0][on])),
+        "names": [f.name for f in factors], "time": np.flatnonzero(on).astype(float), "value": trace.influence[0][on],
+        "best": trace.necessity[0][on], "shares": trace.shares[0][on], "together": trace.together[0][on],
+        "unit": "step", "push": float(at), "start": int(np.argmax(trace.together[0][on])),
     }  # fmt: skip
+    about = {f.name: f.about for f in factors}
     ranking = [
-        (n, f"{r['mean']:.2f} [{r['low']:.2f}, {r['high']:.2f}]", f"{r['largest']:.2f}", f"{r['share']:+.2f}")
+        (n, about[n], _mean_text(r), f"{r['largest']:.2f}", _mean_text(r["necessity"]), f"{r['share']:+.2f}")
         for n, r in sorted(found.items(), key=lambda item: -item[1]["mean"])
     ]
-    head = ("factor", "influence, mean over steps [95% over episodes]", "largest", "Shapley share")
+    head = ("factor", "what", "influence, mean [95%]", "largest", "necessity [95%]", "Shapley share")
     subtitle = (
-        f"{run.config.algo}, first episode of seed {run.seeds[0]}, with a push at step {run.problem.spec.horizon // 2}."
+        f"{run.config.algo}: the table is over all seeds and episodes, the curves are the first episode of seed "
+        f"{run.seeds[0]}; every episode is pushed at step {at}."
     )
-    margins = [
-        (f"limit of {n}", f"{v:g}")
-        for n, v in zip(run.problem.spec.cost_names, run.problem.spec.cost_limits, strict=True)
-    ]
     return PageContent(
-        f"Why the policy acts so: {run.config.task}", subtitle, head, ranking, margins, notes, command, data
-    )
+        f"Why the policy acts so: {run.config.task}", subtitle, head, ranking, _cost_rows(run, costs), notes, command,
+        data, necessity=NECESSITY,
+    )  # fmt: skip

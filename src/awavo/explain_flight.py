@@ -177,13 +177,12 @@ def _flight_page(log: Any, found: Any, segments: Any, margins: Any, notes: Seque
     ranking = [
         (
             f"{s.start:.1f} to {s.end:.1f} s", s.factor, s.about, f"{s.influence:.2f} [{s.low:.2f}, {s.high:.2f}]",
-            size_text(s.necessity, ""), *(size_text(s.magnitude[unit], unit) for unit in found.magnitude),
+            size_text(s.necessity, ""), [f"{size_text(size, unit)} {unit}" for unit, size in s.magnitude.items()],
             " / ".join(f"{m:+.0f}" for m in s.motors),
         )
         for s in segments
     ]  # fmt: skip
-    moved = (f"moved by, {unit}" for unit in found.magnitude)
-    head = ("when", "factor", "what", "influence [90%]", "necessity", *moved, "motors, us")
+    head = ("when", "factor", "what", "influence [90%]", "necessity", "moved by", "motors, us")
     title = f"Why the planner flew so: {about.get('task', 'flight')}"
     subtitle = f"{steps}, seed {about.get('seed', '–')}; x is east, y north."
     return PageContent(

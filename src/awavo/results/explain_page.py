@@ -26,13 +26,14 @@ MEANING = (
 class PageContent(NamedTuple):
     """What the page shows. `data` holds arrays by name (time, names, value, low, high, shares, together, ...).
 
-    `necessity` says what the band of that name in `data` means, where there is one.
+    Without `low` and `high` each factor is drawn in a strip of its own. A cell of the ranking is a text or lines of it;
+    `necessity` says what that measure means.
     """
 
     title: str
     subtitle: str
     ranking_head: Sequence[str]
-    ranking: Sequence[Sequence[str]]
+    ranking: Sequence[Sequence[str | Sequence[str]]]
     margins: Sequence[tuple[str, str]]
     notes: Sequence[str]
     command: str
@@ -64,7 +65,8 @@ def write_explain_page(content: PageContent, out: Path) -> Path:
         "explain.html",
         **{k: v for k, v in content._asdict().items() if k not in ("data", "calibrated")},
         meaning=MEANING,
-        calm=data["calm"],
+        calm=data.get("calm"),
+        has_bands="low" in data,
         band_note=", calibrated on simulated flights" if content.calibrated else ", not calibrated",
         has_path=data["position"] is not None,
         has_force=data["force"] is not None,
