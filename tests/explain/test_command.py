@@ -40,6 +40,12 @@ def test_the_record_is_explained(explained):
     for segment in found["segments"]:
         assert segment["start"] < segment["end"]
         assert 0 <= segment["low"] <= segment["high"] <= 1
+        for size in (*segment["magnitude"].values(), segment["necessity"]):
+            assert 0 <= size["low"] <= size["value"] <= size["high"]
+    for name in found["factors"]:
+        assert set(found["mean_magnitude"][name]) == {"N", "rad/s", "us"}
+        assert 0 < found["mean_necessity"][name]["high"] <= 1
+    assert found["necessity"].startswith("Necessity is the least probability")
     assert found["segments"] == sorted(found["segments"], key=lambda s: -s["influence"])
 
 
@@ -49,7 +55,10 @@ def test_the_table_holds_every_explained_decision(explained):
         rows = list(csv.DictReader(file))
     assert [int(r["decision"]) for r in rows] == list(range(0, 40, 4))
     for row in rows:
-        assert float(row["wind_low"]) <= float(row["wind_influence"]) + 1e-6 <= float(row["wind_high"]) + 2e-6
+        bands = [("wind_low", "wind_influence", "wind_high")]
+        bands += [(f"wind_{k}_low", f"wind_{k}", f"wind_{k}_high") for k in ("necessity", "N", "rad_s", "us")]
+        for low, value, high in bands:
+            assert float(row[low]) <= float(row[value]) + 1e-6 <= float(row[high]) + 2e-6, value
 
 
 def test_a_torn_record_says_what_is_missing(record, tmp_path, capsys):
@@ -88,7 +97,8 @@ def test_the_page_works_in_a_browser(explained, tmp_path):
     act = (
         "addEventListener('load', () => { const s = document.getElementById('instant'); s.value = 2;"
         "s.dispatchEvent(new Event('input')); const f = document.getElementById('removed'); f.selectedIndex = 1;"
-        "f.dispatchEvent(new Event('change'));"
+        "f.dispatchEvent(new Event('change')); const u = document.getElementById('unit'); u.value = 'rad/s';"
+        "u.dispatchEvent(new Event('change'));"
         "document.body.dataset.done = document.getElementById('shown').textContent; });"
     )
     free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
@@ -118,7 +128,7 @@ def test_the_page_works_in_a_browser(explained, tmp_path):
         )
         assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
         dom = done.stdout
-        for view in ("influence", "force", "shares", "space", "motors", "fan"):
+        for view in ("influence", "necessity", "force", "shares", "magnitude", "space", "motors", "fan"):
             figure = re.search(rf'<figure[^>]*data-view="{view}".*?</figure>', dom, re.DOTALL)
             assert figure is not None
             assert "<svg" in figure[0], view
@@ -130,6 +140,7 @@ def test_the_page_works_in_a_browser(explained, tmp_path):
         if name == "page.html":
             assert 'data-done="' in dom
             assert "dashed: without obstacles" in dom
+            assert re.search(r"wind \d\.\d\d \[\d\.\d\d, \d\.\d\d\] rad/s", dom)
     urls = [u for u in re.findall(r'"url":"([^"]+)"', log.read_text(errors="replace"))]
     away = [u for u in urls if not u.startswith(("file:", "data:", "chrome")) and "google" not in u and "gvt1" not in u]
     assert away == []
