@@ -67,9 +67,11 @@ def ask_both(inputs, params):
     return own.influence, influences(choice.weights), own.parts[1:], parts[1:]
 
 
-def correlation(a, b) -> float | None:
-    """Rank correlation, or None where one side never changes."""
-    return float(spearmanr(a, b)[0]) if np.std(a) > 0 and np.std(b) > 0 else None
+def correlation(a, b, ranks: bool = True) -> float | None:
+    """Correlation (of ranks), or None where one side does not change by more than rounding."""
+    if min(np.std(a), np.std(b)) < 1e-3:
+        return None
+    return float(spearmanr(a, b)[0] if ranks else np.corrcoef(a, b)[0, 1])
 
 
 def compare(rows) -> dict:
@@ -86,7 +88,7 @@ def compare(rows) -> dict:
                 "controller, rms": float(np.sqrt(np.mean(p**2))),
                 "explained planner, rms": float(np.sqrt(np.mean(q**2))),
                 "mean absolute difference": float(np.abs(p - q).mean()),
-                "correlation": float(np.corrcoef(p, q)[0, 1]) if p.std() > 0 and q.std() > 0 else None,
+                "correlation": correlation(p, q, ranks=False),
             },
             "decisions": len(a),
         }

@@ -7,9 +7,13 @@ import re
 import shutil
 import subprocess
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from awavo.cli import main
+from awavo.explain.flight_model import motor_pwm
 
 pytest.importorskip("mcap")
 CHROMIUM = next(
@@ -59,6 +63,39 @@ def test_the_table_holds_every_explained_decision(explained):
         bands += [(f"wind_{k}_low", f"wind_{k}", f"wind_{k}_high") for k in ("necessity", "N", "rad_s", "us")]
         for low, value, high in bands:
             assert float(row[low]) <= float(row[value]) + 1e-6 <= float(row[high]) + 2e-6, value
+
+
+def test_a_force_known_less_well_gives_wider_intervals(record):
+    from awavo.explain.flight_report import explain_log
+    from awavo.explain.magnitude import debiased_magnitude
+    from awavo.explain.record import read_log
+    from awavo.explain.recording import decide_compiled
+
+    log = read_log(record)
+    decision = log.decisions[20]
+    belief = decision.inputs.belief
+    unsure = belief.covariance.copy()
+    unsure[:3, :3] += 0.3 * np.eye(3, dtype=np.float32)
+    wide = decision._replace(inputs=decision.inputs._replace(belief=belief._replace(covariance=unsure)))
+    sure, wider = (explain_log(log._replace(decisions=[d]), every=1, num_fans=1) for d in (decision, wide))
+    for a, b in (
+        (sure.influence, wider.influence),
+        *zip(sure.magnitude.values(), wider.magnitude.values(), strict=True),
+    ):
+        assert (b.high - b.low)[0, 0] > 1.3 * (a.high - a.low)[0, 0] > 0
+    # The units are what they say: rates of the candidates' commands, thrust longer than the force leant against.
+    choice = decide_compiled(log.config)(
+        jax.tree.map(jnp.asarray, decision.inputs), jax.tree.map(jnp.asarray, log.params)
+    )
+    key = jax.random.fold_in(decision.inputs.key, 3)
+    rates = debiased_magnitude(key, choice.commands[1:].T, choice.weights[3], choice.weights[2], 60)[0]
+    assert sure.magnitude["rad/s"].value[0, 0] == pytest.approx(float(rates), rel=0.35)
+    weights = choice.weights[3] - choice.weights[2]
+    assert sure.magnitude["N"].value[0, 0] > 0.8 * float(jnp.linalg.norm(weights @ choice.candidates[:, -3:]))
+    # The motors' parts sum to the mean signal that was flown.
+    pwm = motor_pwm(choice.commands, decision.inputs.body.rates[:, None], jax.tree.map(jnp.asarray, log.params)).T
+    np.testing.assert_allclose(sure.motors[0].sum(0), choice.weights[3] @ pwm, rtol=1e-4)
+    np.testing.assert_allclose(sure.motors[0, 0], choice.weights[0] @ pwm, rtol=1e-4)
 
 
 def test_a_torn_record_says_what_is_missing(record, tmp_path, capsys):

@@ -35,19 +35,16 @@ class Uncertain(NamedTuple):
 def uncertain_posteriors(inputs: DecisionInputs, params: QuadrotorParams, config: ExplainedConfig) -> Uncertain:
     """Score the decision's own pool again, as it was and under forces drawn from the belief."""
     planner = explained_planner(params, lissajous, config)
-    key, body, time, belief, particles, forest = inputs
-    score_key = jax.random.split(key)[0]
-    candidates, signals = planner.score(score_key, body, time, belief, particles, forest)
-    near = planner.model.near_path(forest, time)
-    forces = draw_members(_keys(inputs)[0], belief, NUM_FORCES)[:3] - belief.mean[:3, None]
-    theta = draw_members(jax.random.split(score_key)[0], belief, config.num_members)
-
-    def posterior(shift):
-        moved = planner.model.imagine(body, time, theta.at[:3].add(shift[:, None]), candidates, near)
-        return coalition_weights(likelihoods(jnp.stack([signals[0], moved]), config), 1.0)
-
-    weights = coalition_weights(likelihoods(signals, config), 1.0)
-    return Uncertain(weights, candidates, jax.lax.map(posterior, forces.T))
+    body, time, belief = inputs.body, inputs.time, inputs.belief
+    candidates, theta, still = planner.pool(jax.random.split(inputs.key)[0], belief, inputs.particles)
+    near = planner.model.near_path(inputs.forest, time)
+    shifts = draw_members(_keys(inputs)[0], belief, NUM_FORCES)[:3] - belief.mean[:3, None]
+    moved = theta + jnp.zeros((NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
+    worlds = jnp.concatenate([still[None], theta[None], moved])
+    signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near), worlds)
+    pairs = jax.vmap(lambda windy: likelihoods(jnp.stack([signals[0], windy]), config))(signals[1:])
+    weights = coalition_weights(pairs, 1.0)
+    return Uncertain(weights[0], candidates, weights[1:])
 
 
 def _keys(inputs: DecisionInputs) -> Array:

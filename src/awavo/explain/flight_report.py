@@ -110,12 +110,17 @@ def _program(config: ExplainedConfig, names: tuple[str, ...]):
             return resampled_magnitudes(key, points, counts, weights)
 
         best = jnp.argmax(weights[-1])
+
+        def chances(counts, weights):
+            return jnp.stack([resampled_influences(counts, weights), resampled_necessity(counts, weights, best)], 1)
+
+        both = measure_band(inputs, found, chances, spread * NUM_RESAMPLES)
         game = total_variation(weights, weights[0])
         return _Row(
-            measure_band(inputs, found, resampled_influences, spread * NUM_RESAMPLES),
+            Band(*(x[0] for x in both)),
             shapley(game),
             game[-1],
-            measure_band(inputs, found, lambda n, w: resampled_necessity(n, w, best), spread * NUM_RESAMPLES),
+            Band(*(x[1] for x in both)),
             measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES),
             mean_parts(weights, pwm),
             effective_sample_size(weights[-1]),

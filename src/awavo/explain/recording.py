@@ -54,7 +54,8 @@ def record_flight(
     params = flight_params(task, **(physics or {}))
     reset, take_in, advance = (jax.jit(f) for f in flight_steps())
     decide, key = decide_compiled(config), jax.random.key(seed)
-    state = reset(jax.random.fold_in(key, 2**20), params)
+    # Without the weak types of a fresh state the first decision is made by the same program as all others.
+    state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), reset(jax.random.fold_in(key, 2**20), params))
     belief, particles = start_force_belief(), start_particles(config)
     head = {"task": task, "seed": seed, "steps": steps, "simulated": True, **(about or {})}
     collided, made = False, 0
