@@ -153,6 +153,11 @@ def test_parts_of_the_mean_sum_to_it():
     parts = mean_parts(weights, signals)
     np.testing.assert_allclose(parts.sum(0), weights[-1] @ signals, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(parts[0], weights[0] @ signals, rtol=1e-5)
+    # A second factor that changes nothing has no part, and the first has all of it, with its sign.
+    first = weights[jnp.array([0, 1, 0, 1])]
+    parts = mean_parts(first, signals)
+    np.testing.assert_allclose(parts[1], (weights[1] - weights[0]) @ signals, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(parts[2], 0.0, atol=1e-4)
 
 
 def test_bad_input_is_refused():

@@ -65,7 +65,12 @@ def _runs(on: np.ndarray, times: np.ndarray, gap: float, least: float) -> list[t
 def find_segments(
     found: FlightExplanation, log: FlightLog, threshold: float = 0.15, gap: float = 0.25, least: float = 0.1
 ) -> list[Segment]:
-    """Return where a factor's influence was above the threshold, the strongest first."""
+    """Return where a factor's influence was above the threshold, the strongest first.
+
+    Stretches are joined over `gap` seconds and last `least` seconds, as far as decisions were asked that often.
+    """
+    spacing = float(np.median(np.diff(found.time))) if len(found.time) > 1 else 0.0
+    gap, least = max(gap, 1.01 * spacing), 0.0 if spacing > least else least
     by_index = {d.number: d for d in log.decisions}
     forces = np.array([by_index[i].inputs.belief.mean[:3] for i in found.numbers])
     places = np.array([by_index[i].inputs.body.position for i in found.numbers])
