@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from awavo.errors import InputError
 from awavo.explain.asking import ask_weights, flight_factor
@@ -21,7 +21,7 @@ from awavo.explain.flight_intervals import (
     measure_band,
     uncertain_posteriors,
 )
-from awavo.explain.flight_model import motor_pwm
+from awavo.explain.flight_model import FlightModel, motor_pwm
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
 from awavo.explain.intervals import Band, calibrated_band, resampled_influences, resampled_necessity
 from awavo.explain.magnitude import resampled_magnitudes
@@ -31,7 +31,9 @@ from awavo.inference.wvi import effective_sample_size
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 
-__all__ = ["Fan", "FlightExplanation", "UNITS", "explain_log"]
+__all__ = [
+    "DecisionRow", "Fan", "FlightExplanation", "UNITS", "decision_points", "decision_program", "explain_log",
+]  # fmt: skip
 
 FAN_SIZE = 12
 UNITS = ("N", "rad/s", "us")
@@ -68,7 +70,7 @@ class FlightExplanation(NamedTuple):
     fans: list[Fan]
 
 
-class _Row(NamedTuple):
+class DecisionRow(NamedTuple):
     """What is asked of one decision."""
 
     influence: Band
@@ -80,12 +82,20 @@ class _Row(NamedTuple):
     effective_size: Any
 
 
-def _wide(points: Array) -> Array:
-    return jnp.pad(points, ((0, 0), (0, 1)))
+def decision_points(
+    model: FlightModel, inputs: DecisionInputs, pool: Float[Array, "K D"], params: QuadrotorParams
+) -> Float[Array, "U K 4"]:
+    """Return what every candidate would do now, in each of `UNITS`.
+
+    A coordinate that is always 0 leaves d SW^2 as it is, and makes one program of all units.
+    """
+    command = model.command(inputs.body, inputs.time, pool)
+    pwm = motor_pwm(command, inputs.body.rates[:, None], params).T
+    return jnp.stack([*(jnp.pad(x, ((0, 0), (0, 1))) for x in (model.added_thrust(pool), command[1:].T)), pwm])
 
 
 @lru_cache(maxsize=8)
-def _program(config: ExplainedConfig, names: tuple[str, ...]):
+def decision_program(config: ExplainedConfig, names: tuple[str, ...]):
     """One compiled function of a decision; its outputs do not depend on how many are asked for."""
     standard = names == FACTORS
     factors = [flight_factor(name) for name in names]
@@ -96,14 +106,11 @@ def _program(config: ExplainedConfig, names: tuple[str, ...]):
         weights, pool = ask_weights(inputs, factors, params, config)
         return Uncertain(weights, pool, weights[None])
 
-    def one(inputs: DecisionInputs, params: QuadrotorParams) -> _Row:
+    def one(inputs: DecisionInputs, params: QuadrotorParams) -> DecisionRow:
         found = posteriors(inputs, params)
         weights, spread = found.weights, 1 if standard else OWN_SPREAD
         model = explained_planner(params, lissajous, config).model
-        command = model.command(inputs.body, inputs.time, found.pool)
-        pwm = motor_pwm(command, inputs.body.rates[:, None], params).T
-        # A coordinate that is always 0 leaves d SW^2 as it is, and makes one program of all units.
-        points = jnp.stack([_wide(model.added_thrust(found.pool)), _wide(command[1:].T), pwm])
+        points = decision_points(model, inputs, found.pool, params)
         key = jax.random.fold_in(inputs.key, 3)
 
         def sizes(counts, weights):
@@ -116,13 +123,13 @@ def _program(config: ExplainedConfig, names: tuple[str, ...]):
 
         both = measure_band(inputs, found, chances, spread * NUM_RESAMPLES)
         game = total_variation(weights, weights[0])
-        return _Row(
+        return DecisionRow(
             Band(*(x[0] for x in both)),
             shapley(game),
             game[-1],
             Band(*(x[1] for x in both)),
             measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES),
-            mean_parts(weights, pwm),
+            mean_parts(weights, points[-1]),
             effective_sample_size(weights[-1]),
         )
 
@@ -187,9 +194,9 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         flight_factor(name)
     chosen = log.decisions[::every]
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), log.params)
-    program = _program(log.config, names)
+    program = decision_program(log.config, names)
     rows = [jax.device_get(program(jax.tree.map(jnp.asarray, d.inputs), params)) for d in chosen]
-    found: _Row = jax.tree.map(lambda *x: np.stack(x), *rows)
+    found: DecisionRow = jax.tree.map(lambda *x: np.stack(x), *rows)
     band, calibrated = _calibrated(log, names, found.influence)
     fan_program = _fan_program(log.config, names)
     fans = []
