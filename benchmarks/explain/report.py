@@ -132,6 +132,20 @@ def speed(found: dict) -> list[str]:
     return lines
 
 
+def magnitudes(found: dict) -> list[str]:
+    lines = ["| factor | unit | held by 90% intervals, not calibrated | truth below, above | mean value | mean truth |"]
+    lines[0] += " mean width | decisions |"
+    lines.append("|" + "---|" * 8)
+    for name, units in found["results"].items():
+        for unit, row in units.items():
+            sizes = [f"{row[k]:.{1 if unit == 'us' else 3}f}" for k in ("mean value", "mean truth", "mean width")]
+            missed = f"{row['truth below']:.0%}, {row['truth above']:.0%}"
+            lines.append(
+                f"| {name} | {unit} | {row['coverage']:.0%} | {missed} | {' | '.join(sizes)} | {row['cases']} |"
+            )
+    return lines
+
+
 def controller(found: dict) -> list[str]:
     lines = [
         "| flights of the controller | factor | influence: controller | explained planner | mean absolute difference "
@@ -179,6 +193,7 @@ def main() -> None:
             lines += [f"### {title}", "", *make(found), *source(found, "benchmarks/explain/results/flights.json")]
     for title, make, name in (
         ("Coverage", coverage, "coverage"),
+        ("Coverage of magnitudes", magnitudes, "magnitude_coverage"),
         ("Speed", speed, "speed"),
         ("The controller in use", controller, "controller"),
     ):
