@@ -178,11 +178,11 @@ def _flight_page(log: Any, found: Any, segments: Any, margins: Any, notes: Seque
         (
             f"{s.start:.1f} to {s.end:.1f} s", s.factor, s.about, f"{s.influence:.2f} [{s.low:.2f}, {s.high:.2f}]",
             size_text(s.necessity, ""), [f"{size_text(size, unit)} {unit}" for unit, size in s.magnitude.items()],
-            " / ".join(f"{m:+.0f}" for m in s.motors),
+            [" / ".join(f"{m:+.0f}" for m in pair) for pair in (s.motors[:2], s.motors[2:])],
         )
         for s in segments
     ]  # fmt: skip
-    head = ("when", "factor", "what", "influence [90%]", "necessity", "moved by", "motors, us")
+    head = ("when", "factor", "what", "influence [90%]", "necessity", "moved by", "motors 1 to 4, us")
     title = f"Why the planner flew so: {about.get('task', 'flight')}"
     subtitle = f"{steps}, seed {about.get('seed', '–')}; x is east, y north."
     return PageContent(
