@@ -34,6 +34,7 @@ TOP |= {
     "certification",
     "episode",
     "explain_command",
+    "explain_flight",
     "exporting",
     "infer_command",
     "inferring",

@@ -23,9 +23,9 @@ import numpy as np
 from flown import keep
 
 from awavo.explain.flight import flight_params, fly
-from awavo.explain.flight_intervals import influence_band, true_influence
+from awavo.explain.flight_intervals import measure_band, true_influence, uncertain_posteriors
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig
-from awavo.explain.intervals import NOTHING, Band, calibrate, calibrated_band
+from awavo.explain.intervals import NOTHING, Band, calibrate, calibrated_band, resampled_influences
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.training.compilation import enable_cache
 
@@ -38,7 +38,11 @@ TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
 def cases(first: int, flights: int, every: int, folder: Path | None) -> dict[str, list[tuple[Band, np.ndarray]]]:
     """Bands and truths by task, one entry a flight."""
     flight = jax.jit(lambda seed, params: fly(seed, params, CONFIG, STEPS))
-    bands = jax.jit(lambda inputs, params: jax.lax.map(lambda x: influence_band(x, params, CONFIG)[0], inputs))
+
+    def band(inputs, params):
+        return measure_band(inputs, uncertain_posteriors(inputs, params, CONFIG), resampled_influences)
+
+    bands = jax.jit(lambda inputs, params: jax.lax.map(lambda x: band(x, params), inputs))
     truths = jax.jit(lambda pairs, params: jax.lax.map(lambda x: true_influence(*x, params, LARGE), pairs))
     found: dict[str, list] = {}
     for task in TASKS["wind"]:

@@ -11,7 +11,8 @@ from scipy.stats import norm
 from awavo.errors import InputError
 from awavo.explain.decision import explain_decision
 from awavo.explain.factors import Factor, check_factors
-from awavo.explain.magnitude import debiased_magnitude
+from awavo.explain.intervals import nested_draws, quantile_band, resampled_necessity
+from awavo.explain.magnitude import debiased_magnitude, resampled_magnitudes
 from awavo.explain.measures import (
     coalition_weights,
     influences,
@@ -66,6 +67,40 @@ def test_linear_quadratic_magnitude_within_three_percent_after_debiasing(force):
     assert np.mean(plain) > np.mean(debiased)
 
 
+def test_intervals_of_a_magnitude_hold_the_shift():
+    """The linear-quadratic case again: the band of a debiased magnitude, and of a dummy's, which is exactly 0."""
+    shift, _ = lq_truth(1.0)
+
+    @jax.jit
+    def one(key):
+        drawn = 2.5 * jax.random.normal(key, (256,))
+        prior = -0.5 * (drawn / 2.5) ** 2
+        there, gone = (jax.nn.softmax(lq_score({"x": 0.4, "force": f}, drawn) / HEAT - prior) for f in (1.0, 0.0))
+        weights = jnp.stack([gone, there, gone, there])
+        points = drawn[None, :, None]
+        every = nested_draws(key, weights[None], 16, lambda n, w: resampled_magnitudes(key, points, n, w))
+        return quantile_band(every[0], every[1:]), debiased_magnitude(key, points[0], there, gone)[0]
+
+    bands, alone = jax.lax.map(one, jax.random.split(jax.random.key(0), 12))
+    np.testing.assert_allclose(bands.value[:, 0, 0], alone, rtol=1e-4)
+    held = (bands.low[:, 0, 0] <= shift) & (shift <= bands.high[:, 0, 0])
+    assert held.mean() > 0.7
+    assert float((bands.high - bands.low)[:, 0, 0].mean()) < 0.5 * shift
+    assert float(jnp.abs(bands.high[:, 1]).max()) == 0.0
+
+
+def test_necessity_of_a_candidate_does_not_need_its_own_count():
+    weights = coalition_weights(jax.random.normal(jax.random.key(3), (4, 30)), 0.5)
+    best = int(jnp.argmax(weights[-1]))
+    expected = [float(necessity(weights, i)[best]) for i in range(2)]
+    counts = jnp.ones((2, 30)).at[1, best].set(0.0)
+    found = resampled_necessity(counts, weights, best)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5)
+    less = jnp.stack([weights[2, best] / (1 - weights[2, best]), weights[1, best] / (1 - weights[1, best])])
+    whole = weights[3, best] / (1 - weights[3, best])
+    np.testing.assert_allclose(found[1], jnp.maximum(0, 1 - less / whole), rtol=1e-4, atol=1e-6)
+
+
 def test_a_pure_shift_in_space_counts_with_its_length():
     key = jax.random.key(0)
     cloud = jax.random.normal(key, (400, 3))
@@ -118,6 +153,11 @@ def test_parts_of_the_mean_sum_to_it():
     parts = mean_parts(weights, signals)
     np.testing.assert_allclose(parts.sum(0), weights[-1] @ signals, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(parts[0], weights[0] @ signals, rtol=1e-5)
+    # A second factor that changes nothing has no part, and the first has all of it, with its sign.
+    first = weights[jnp.array([0, 1, 0, 1])]
+    parts = mean_parts(first, signals)
+    np.testing.assert_allclose(parts[1], (weights[1] - weights[0]) @ signals, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(parts[2], 0.0, atol=1e-4)
 
 
 def test_bad_input_is_refused():

@@ -13,7 +13,7 @@ import pytest
 from awavo.cli import main
 from awavo.explain.measures import influences
 from awavo.explain.policy import law_weights
-from awavo.explain.run_explanation import explain_policy
+from awavo.explain.run_explanation import explain_policies
 from awavo.explain.task_factors import TASK_PUSHES, Seen, task_factors
 from awavo.networks.distributions import Categorical
 from awavo.networks.normalizer import RunningStatistics, running_statistics
@@ -22,13 +22,14 @@ from awavo.registry import make_task
 
 
 class Law(eqx.Module):
-    """A hand-written policy in the shape of an on-policy one: it pushes towards where the pole leans."""
+    """A hand-written policy in the shape of an on-policy one: it pushes towards where the pole leans, or not at all."""
 
     weights: jax.Array
+    idle: bool = eqx.field(static=True, default=False)
 
     def __call__(self, obs):
         lean = obs @ self.weights
-        return Categorical(jnp.stack([-lean, lean], -1))
+        return Categorical(jnp.stack([-lean, 0 * lean, lean] if self.idle else [-lean, lean], -1))
 
 
 class Estimates(NamedTuple):
@@ -55,7 +56,9 @@ def balanced():
 
 def test_a_policy_that_ignores_where_the_cart_is_is_not_moved_by_bands(balanced):
     env, factors = make_task("cartpole"), task_factors("cartpole")
-    trace = explain_policy(env, Greedy(), balanced, factors, push=TASK_PUSHES["cartpole"], episodes=2, steps=60, seed=1)
+    (trace,) = explain_policies(
+        env, Greedy(), [balanced], factors, push=TASK_PUSHES["cartpole"], episodes=2, steps=60, seed=1
+    )
     names = [f.name for f in factors]
     band, gravity, push = (trace.influence[..., names.index(n)] for n in ("position band", "gravity", "push"))
     assert band.max() == 0.0
@@ -63,6 +66,43 @@ def test_a_policy_that_ignores_where_the_cart_is_is_not_moved_by_bands(balanced)
     assert push[:, :30].max() == 0.0
     assert push[:, 30:].max() > 0.0
     np.testing.assert_allclose(trace.shares.sum(-1), trace.together, atol=1e-6)
+
+
+def test_each_factor_of_acrobot_moves_a_policy_that_looks_at_it_and_no_other():
+    """Policies that look at the speed of link 1, of link 2, or at an angle alone: the influence has a closed form."""
+    seen = {"link 1 cost": 4, "link 2 cost": 5, "gravity": 1}
+    states = [
+        State(Law(2.0 * jnp.eye(6)[entry], idle=True), Estimates(running_statistics(6))) for entry in seen.values()
+    ]
+    factors = task_factors("acrobot")
+    names = [factor.name for factor in factors]
+    traces = explain_policies(
+        make_task("acrobot"), Greedy(), states, factors, push=TASK_PUSHES["acrobot"], episodes=1, steps=40
+    )
+    for (name, entry), trace in zip(seen.items(), traces, strict=True):
+        value = 2.0 * trace.obs[0, :, entry].astype(float)
+        kept = np.zeros_like(value) if name == "gravity" else np.minimum(value, 0)
+        laws = [np.exp(np.stack([-x, 0 * x, x], 1)) for x in (value, kept)]
+        whole, less = (law / law.sum(1, keepdims=True) for law in laws)
+        np.testing.assert_allclose(trace.influence[0, :, names.index(name)], 0.5 * abs(whole - less).sum(1), atol=1e-5)
+        best = whole.argmax(1)[:, None]
+        ratio = np.take_along_axis(less, best, 1) / np.take_along_axis(whole, best, 1)
+        np.testing.assert_allclose(trace.necessity[0, :, names.index(name)], np.maximum(1 - ratio[:, 0], 0), atol=1e-5)
+        assert trace.influence[0, :, names.index(name)].max() > 0.2
+        for other in set(seen) - {name}:
+            assert trace.influence[..., names.index(other)].max() == 0.0
+        assert trace.influence[0, :20, names.index("push")].max() == 0.0
+        assert trace.influence[0, 20:, names.index("push")].max() > 0.01
+
+
+def test_factors_follow_the_options_of_the_task():
+    view = jnp.array([1.0, 0.0, 1.0, 0.0, -1.0, 2.0])
+    lineage = {f.name: f for f in task_factors("acrobot", {"gate": "lineage"})}
+    assert float(lineage["link 1 cost"].remove(Seen(view, view)).obs[4]) == 0.0
+    assert float(lineage["link 2 cost"].remove(Seen(view, view)).obs[5]) == 2.0
+    lean = jnp.array([0.0, 0.0, 0.2, 0.0])
+    wide = {f.name: f for f in task_factors("cartpole", {"cost_angle": 0.24})}
+    assert float(wide["angle limit"].remove(Seen(lean, lean)).obs[2]) == pytest.approx(0.16)
 
 
 def test_factors_change_nothing_outside_their_region():
@@ -93,7 +133,7 @@ def test_gaussian_laws_are_compared_on_one_pool():
 def test_a_run_is_explained_in_files(tmp_path, balanced, monkeypatch, capsys):
     env = make_task("cartpole", horizon=60)
     problem = SimpleNamespace(env=env, spec=env.spec, algorithm=Greedy())
-    config = SimpleNamespace(task="cartpole", algo="own")
+    config = SimpleNamespace(task="cartpole", algo="own", task_options={})
     run = SimpleNamespace(path=tmp_path / "run", config=config, problem=problem, states=[balanced] * 2, seeds=[0, 1])
     run.path.mkdir()
     monkeypatch.setattr("awavo.api.load", lambda path, trust: run)
@@ -103,6 +143,8 @@ def test_a_run_is_explained_in_files(tmp_path, balanced, monkeypatch, capsys):
     assert set(found["factors"]) == {"push", "position band", "angle limit", "gravity"}
     for row in found["factors"].values():
         assert 0 <= row["low"] <= row["mean"] <= row["high"] <= row["largest"] + 1e-9 <= 1 + 1e-6
+        assert 0 <= row["necessity"]["low"] <= row["necessity"]["high"] <= 1
+    assert set(found["costs"]) == {"position", "angle"} == set(env.spec.cost_names)
     for name in ("explanation.json", "explanation.csv", "explanation.html", "explanations.parquet"):
         assert (tmp_path / "run" / name).is_file()
     assert main(["explain", str(tmp_path / "run"), "--episodes", "0"]) == 2

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import signal
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -41,6 +44,27 @@ def test_a_truncated_record_gives_what_is_there(record, tmp_path):
     assert 0 < len(log.decisions) < 40
     assert any("cut off" in note for note in log.missing)
     assert any(f"{len(log.decisions)} to 39 of 40" in note for note in log.missing)
+
+
+KILLED = """
+import os, signal, sys
+from awavo.explain.record import DecisionLog, read_log
+log = read_log(sys.argv[1])
+own = DecisionLog(sys.argv[2], log.config, log.params, log.decisions[0].inputs.forest, log.about)
+for decision in log.decisions[:20]:
+    own.add(decision.inputs, decision.outcome)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_was_logged_before_a_kill_can_be_read(record, tmp_path):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(record), str(tmp_path / "killed.mcap")], check=False)
+    assert done.returncode == -signal.SIGKILL
+    log = read_log(tmp_path / "killed.mcap")
+    # At most one chunk was still in memory.
+    assert len(log.decisions) >= 15
+    assert any("not finished" in note or "cut off" in note for note in log.missing)
+    assert any(f"{len(log.decisions)} to 39 of 40 are missing" in note for note in log.missing)
 
 
 @pytest.mark.parametrize("size", [0, 20, 400])

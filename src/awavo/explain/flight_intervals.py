@@ -1,10 +1,11 @@
-"""The influence of wind and obstacles on a recorded flight decision, with its interval."""
+"""Measures of wind and obstacles on a recorded flight decision, with their intervals."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,37 +14,54 @@ from jaxtyping import Array, Float
 from awavo.control.belief import Belief, draw_members
 from awavo.explain.flight import DecisionInputs
 from awavo.explain.flight_planner import ExplainedConfig, explained_planner, likelihoods
-from awavo.explain.intervals import Band, Stretch, nested_influences, quantile_band
+from awavo.explain.intervals import LEVEL, Band, Stretch, nested_draws, quantile_band
 from awavo.explain.measures import coalition_weights, influences
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 
-__all__ = ["influence_band", "load_calibration", "true_influence"]
+__all__ = ["NUM_RESAMPLES", "Uncertain", "load_calibration", "measure_band", "true_influence", "uncertain_posteriors"]
 
 NUM_FORCES, NUM_RESAMPLES = 8, 24
 
 
-def influence_band(
-    inputs: DecisionInputs, params: QuadrotorParams, config: ExplainedConfig, level: float = 0.9
-) -> tuple[Band, Float[Array, "S K"], Float[Array, "K D"]]:
-    """Return the raw band of both factors, the posteriors of the coalitions, and the pool of the decision itself."""
+class Uncertain(NamedTuple):
+    """The posteriors of the coalitions, the pool they weigh, and the posteriors that other forces would have given."""
+
+    weights: Float[Array, "S K"]
+    pool: Float[Array, "K D"]
+    outer: Float[Array, "B S K"]
+
+
+def uncertain_posteriors(inputs: DecisionInputs, params: QuadrotorParams, config: ExplainedConfig) -> Uncertain:
+    """Score the decision's own pool again, as it was and under forces drawn from the belief."""
     planner = explained_planner(params, lissajous, config)
-    key, body, time, belief, particles, forest = inputs
-    score_key = jax.random.split(key)[0]
-    candidates, signals = planner.score(score_key, body, time, belief, particles, forest)
-    weights = coalition_weights(likelihoods(signals, config), 1.0)
-    near = planner.model.near_path(forest, time)
-    force_key, count_key = jax.random.split(jax.random.fold_in(key, 1))
-    forces = draw_members(force_key, belief, NUM_FORCES)[:3] - belief.mean[:3, None]
-    theta = draw_members(jax.random.split(score_key)[0], belief, config.num_members)
+    body, time, belief = inputs.body, inputs.time, inputs.belief
+    candidates, theta, still = planner.pool(jax.random.split(inputs.key)[0], belief, inputs.particles)
+    near = planner.model.near_path(inputs.forest, time)
+    shifts = draw_members(_keys(inputs)[0], belief, NUM_FORCES)[:3] - belief.mean[:3, None]
+    moved = theta + jnp.zeros((NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
+    worlds = jnp.concatenate([still[None], theta[None], moved])
+    signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near), worlds)
+    pairs = jax.vmap(lambda windy: likelihoods(jnp.stack([signals[0], windy]), config))(signals[1:])
+    weights = coalition_weights(pairs, 1.0)
+    return Uncertain(weights[0], candidates, weights[1:])
 
-    def posterior(shift):
-        moved = planner.model.imagine(body, time, theta.at[:3].add(shift[:, None]), candidates, near)
-        return coalition_weights(likelihoods(jnp.stack([signals[0], moved]), config), 1.0)
 
-    outer = jax.lax.map(posterior, forces.T)
-    draws = nested_influences(count_key, outer, NUM_RESAMPLES)
-    return quantile_band(influences(weights), draws, level), weights, candidates
+def _keys(inputs: DecisionInputs) -> Array:
+    """Keys of the forces and of the resamples of a decision."""
+    return jax.random.split(jax.random.fold_in(inputs.key, 1))
+
+
+def measure_band(
+    inputs: DecisionInputs,
+    found: Uncertain,
+    measure: Callable[[Array, Array], Array],
+    num: int = NUM_RESAMPLES,
+    level: float = LEVEL,
+) -> Band:
+    """Return the raw band of `measure(counts, weights)`: over the force's uncertainty and resamples of the pool."""
+    every = nested_draws(_keys(inputs)[1], jnp.concatenate([found.weights[None], found.outer]), num, measure)
+    return quantile_band(every[0], every[1 + num :], level)
 
 
 def true_influence(

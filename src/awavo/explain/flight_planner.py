@@ -79,11 +79,15 @@ class Choice(NamedTuple):
 
 
 class ExplainedPlanner(NamedTuple):
-    """`decide` acts and explains, `plan` acts alone, `score` is the pool under any belief; `model` for the rest."""
+    """`decide` acts and explains, `plan` acts alone, `score` is the pool under any belief; `model` for the rest.
+
+    `pool` draws the candidates and the parameters, with the believed force and around no force.
+    """
 
     decide: Callable[..., Choice]
     plan: Callable[..., tuple[Float[Array, " 4"], Float[Array, "P D"]]]
     score: Callable[..., Scores]
+    pool: Callable[..., tuple[Float[Array, "K D"], Float[Array, "5 M"], Float[Array, "5 M"]]]
     model: FlightModel
 
 
@@ -125,17 +129,17 @@ def explained_planner(
         braces = braces + force * jax.random.bernoulli(side_key, 0.5, (num, 1))
         return jnp.concatenate([jnp.concatenate([near, fresh])[order], braces], 1)
 
-    def draws(key, belief: Belief):
-        """Draws of theta with the believed force, and the same draws around no force."""
-        theta = draw_members(key, belief, config.num_members)
-        return theta, theta.at[:3].add(-belief.mean[:3, None])
+    def pool(key, belief: Belief, particles, proposed: Belief | None = None):
+        """Candidates for what the planner believed then, draws of theta with the believed force and around no force."""
+        member_key, propose_key = jax.random.split(key)
+        theta = draw_members(member_key, belief, config.num_members)
+        believed = belief if proposed is None else proposed
+        candidates = propose(propose_key, model.shift(particles), believed.mean[:3])
+        return candidates, theta, theta.at[:3].add(-belief.mean[:3, None])
 
     def score(key, body: Body, time, belief: Belief, particles, forest, proposed: Belief | None = None):
         """Score the pool drawn for `proposed` (what the planner believed then) under `belief`."""
-        member_key, propose_key = jax.random.split(key)
-        theta, still = draws(member_key, belief)
-        believed = belief if proposed is None else proposed
-        candidates = propose(propose_key, model.shift(particles), believed.mean[:3])
+        candidates, theta, still = pool(key, belief, particles, proposed)
         near = model.near_path(forest, time)
         signals = [model.imagine(body, time, t, candidates, near) for t in (still, theta)]
         return Scores(candidates, jnp.stack(signals))
@@ -156,12 +160,10 @@ def explained_planner(
     def plan(key, body: Body, time, belief: Belief, particles, forest: Forest):
         """Decide alone: the same action as `decide`, without the rollout of the other coalitions."""
         score_key, draw_key = jax.random.split(key)
-        member_key, propose_key = jax.random.split(score_key)
-        candidates = propose(propose_key, model.shift(particles), belief.mean[:3])
-        theta, _ = draws(member_key, belief)
+        candidates, theta, _ = pool(score_key, belief, particles)
         signals = model.imagine(body, time, theta, candidates, model.near_path(forest, time))
         weights = coalition_weights(likelihoods(jnp.stack([signals, signals]), config)[3], 1.0)
         drawn = candidates[resample(draw_key, weights, config.num_particles)]
         return model.command(body, time, (weights @ candidates)[None])[:, 0], drawn
 
-    return ExplainedPlanner(decide, plan, score, model)
+    return ExplainedPlanner(decide, plan, score, pool, model)

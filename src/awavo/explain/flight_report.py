@@ -9,24 +9,37 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from awavo.errors import InputError
 from awavo.explain.asking import ask_weights, flight_factor
 from awavo.explain.flight import DecisionInputs
-from awavo.explain.flight_intervals import influence_band, load_calibration
-from awavo.explain.flight_model import motor_pwm
+from awavo.explain.flight_intervals import (
+    NUM_RESAMPLES,
+    Uncertain,
+    load_calibration,
+    measure_band,
+    uncertain_posteriors,
+)
+from awavo.explain.flight_model import FlightModel, motor_pwm
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
-from awavo.explain.intervals import Band, bootstrap_influences, calibrated_band, quantile_band
-from awavo.explain.magnitude import debiased_magnitude
-from awavo.explain.measures import influences, mean_parts, shapley, total_variation
+from awavo.explain.intervals import Band, calibrated_band, resampled_influences, resampled_necessity
+from awavo.explain.magnitude import resampled_magnitudes
+from awavo.explain.measures import mean_parts, shapley, total_variation
 from awavo.explain.record import FlightLog
+from awavo.inference.wvi import effective_sample_size
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 
-__all__ = ["Fan", "FlightExplanation", "explain_log"]
+__all__ = [
+    "DecisionRow", "Fan", "FlightExplanation", "UNITS", "decision_points", "decision_program", "explain_log",
+]  # fmt: skip
 
 FAN_SIZE = 12
-OWN_RESAMPLES = 200
+UNITS = ("N", "rad/s", "us")
+# Resamples in each outer draw of a magnitude, which costs far more than an influence; factors of your own have one
+# outer draw, the belief itself, and more resamples of it.
+SIZE_RESAMPLES, OWN_SPREAD = 4, 8
 
 
 class Fan(NamedTuple):
@@ -37,7 +50,11 @@ class Fan(NamedTuple):
 
 
 class FlightExplanation(NamedTuple):
-    """Time first. `influence` has a band for each factor; `magnitude` is in N and in microseconds of PWM."""
+    """Time first, a band for each factor and decision.
+
+    `necessity` is that of the plan with the largest weight. `magnitude` is by unit: N of thrust, rad/s of body rates,
+    microseconds of PWM; it is debiased, and so below 0 where noise outweighs it.
+    """
 
     names: tuple[str, ...]
     numbers: np.ndarray
@@ -46,37 +63,75 @@ class FlightExplanation(NamedTuple):
     calibrated: bool
     shares: np.ndarray
     together: np.ndarray
-    magnitude: dict[str, np.ndarray]
+    necessity: Band
+    magnitude: dict[str, Band]
     motors: np.ndarray
     effective_size: np.ndarray
     fans: list[Fan]
 
 
+class DecisionRow(NamedTuple):
+    """What is asked of one decision."""
+
+    influence: Band
+    shares: Any
+    together: Any
+    necessity: Band
+    magnitude: Band
+    motors: Any
+    effective_size: Any
+
+
+def decision_points(
+    model: FlightModel, inputs: DecisionInputs, pool: Float[Array, "K D"], params: QuadrotorParams
+) -> Float[Array, "U K 4"]:
+    """Return what every candidate would do now, in each of `UNITS`.
+
+    A coordinate that is always 0 leaves d SW^2 as it is, and makes one program of all units.
+    """
+    command = model.command(inputs.body, inputs.time, pool)
+    pwm = motor_pwm(command, inputs.body.rates[:, None], params).T
+    return jnp.stack([*(jnp.pad(x, ((0, 0), (0, 1))) for x in (model.added_thrust(pool), command[1:].T)), pwm])
+
+
 @lru_cache(maxsize=8)
-def _program(config: ExplainedConfig, names: tuple[str, ...]):
+def decision_program(config: ExplainedConfig, names: tuple[str, ...]):
     """One compiled function of a decision; its outputs do not depend on how many are asked for."""
     standard = names == FACTORS
     factors = [flight_factor(name) for name in names]
 
-    def one(inputs: DecisionInputs, params: QuadrotorParams):
+    def posteriors(inputs: DecisionInputs, params: QuadrotorParams) -> Uncertain:
         if standard:
-            band, weights, pool = influence_band(inputs, params, config)
-        else:
-            weights, pool = ask_weights(inputs, factors, params, config)
-            draws = bootstrap_influences(jax.random.fold_in(inputs.key, 1), weights, OWN_RESAMPLES)
-            band = quantile_band(influences(weights), draws)
-        game = total_variation(weights, weights[0])
+            return uncertain_posteriors(inputs, params, config)
+        weights, pool = ask_weights(inputs, factors, params, config)
+        return Uncertain(weights, pool, weights[None])
+
+    def one(inputs: DecisionInputs, params: QuadrotorParams) -> DecisionRow:
+        found = posteriors(inputs, params)
+        weights, spread = found.weights, 1 if standard else OWN_SPREAD
         model = explained_planner(params, lissajous, config).model
-        pwm = motor_pwm(model.command(inputs.body, inputs.time, pool), inputs.body.rates[:, None], params).T
-        thrust = model.added_thrust(pool)
+        points = decision_points(model, inputs, found.pool, params)
         key = jax.random.fold_in(inputs.key, 3)
-        full = 2 ** len(names) - 1
-        less = jnp.stack([weights[full & ~(1 << i)] for i in range(len(names))])
-        sizes = jax.lax.map(
-            lambda q: jnp.stack([debiased_magnitude(key, x, weights[full], q)[0] for x in (thrust, pwm)]), less
+
+        def sizes(counts, weights):
+            return resampled_magnitudes(key, points, counts, weights)
+
+        best = jnp.argmax(weights[-1])
+
+        def chances(counts, weights):
+            return jnp.stack([resampled_influences(counts, weights), resampled_necessity(counts, weights, best)], 1)
+
+        both = measure_band(inputs, found, chances, spread * NUM_RESAMPLES)
+        game = total_variation(weights, weights[0])
+        return DecisionRow(
+            Band(*(x[0] for x in both)),
+            shapley(game),
+            game[-1],
+            Band(*(x[1] for x in both)),
+            measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES),
+            mean_parts(weights, points[-1]),
+            effective_sample_size(weights[-1]),
         )
-        size = 1 / jnp.sum(weights[-1] ** 2)
-        return band, shapley(game), game[-1], sizes, mean_parts(weights, pwm), size
 
     return jax.jit(one)
 
@@ -103,13 +158,16 @@ def _fan_program(config: ExplainedConfig, names: tuple[str, ...]):
     return fan
 
 
+def _within_one(band: Band) -> Band:
+    return Band(band.value, np.clip(band.low, 0, 1), np.clip(band.high, 0, 1))
+
+
 def _calibrated(log: FlightLog, names: tuple[str, ...], band: Band) -> tuple[Band, bool]:
     """Stretch the bands where the calibration was made for this planner and these factors."""
     found = load_calibration()
     same = found is not None and names == FACTORS and _plain(found["planner"]) == _plain(log.config)
     if not same:
-        clipped = Band(band.value, np.clip(band.low, 0, 1), np.clip(band.high, 0, 1))
-        return clipped, False
+        return _within_one(band), False
     assert found is not None
     columns = [
         calibrated_band(Band(*(np.asarray(x)[:, i] for x in band)), found["stretch"][name])
@@ -136,10 +194,10 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         flight_factor(name)
     chosen = log.decisions[::every]
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), log.params)
-    program = _program(log.config, names)
+    program = decision_program(log.config, names)
     rows = [jax.device_get(program(jax.tree.map(jnp.asarray, d.inputs), params)) for d in chosen]
-    band, shares, together, sizes, motors, size = jax.tree.map(lambda *x: np.stack(x), *rows)
-    band, calibrated = _calibrated(log, names, band)
+    found: DecisionRow = jax.tree.map(lambda *x: np.stack(x), *rows)
+    band, calibrated = _calibrated(log, names, found.influence)
     fan_program = _fan_program(log.config, names)
     fans = []
     for place in sorted({int(i) for i in np.linspace(0, len(chosen) - 1, min(num_fans, len(chosen)))}):
@@ -154,10 +212,11 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         time=np.array([float(d.inputs.time) for d in chosen]),
         influence=Band(*(np.asarray(x) for x in band)),
         calibrated=calibrated,
-        shares=shares,
-        together=together,
-        magnitude={"N": sizes[:, :, 0], "us": sizes[:, :, 1]},
-        motors=motors,
-        effective_size=size,
+        shares=found.shares,
+        together=found.together,
+        necessity=_within_one(found.necessity),
+        magnitude={unit: Band(*(x[..., u] for x in found.magnitude)) for u, unit in enumerate(UNITS)},
+        motors=found.motors,
+        effective_size=found.effective_size,
         fans=fans,
     )

@@ -1,15 +1,15 @@
-r"""Intervals of an influence: the candidates are a sample, and the force itself is uncertain.
+r"""Intervals of a measure: the candidates are a sample, and the force itself is uncertain.
 
 Outer: forces :math:`f_b \sim \mathcal N(\hat f, \Sigma_f)` in mirrored pairs, each with the posterior it would have
 given. Inner: Poisson counts :math:`n_k` on the candidates (bootstrap), which turn :math:`\pi(\tau_k)` into
-:math:`n_k \pi(\tau_k) / \sum_j n_j \pi(\tau_j)`. Quantiles over both give a raw band. It is then stretched by
-constants (downwards and upwards, for small and for large influences) from split-conformal calibration on simulated
-flights whose force is known.
+:math:`n_k \pi(\tau_k) / \sum_j n_j \pi(\tau_j)`. Quantiles over both give a raw band. That of an influence is then
+stretched by constants (downwards and upwards, for small and for large influences) from split-conformal calibration on
+simulated flights whose force is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,8 +21,8 @@ from awavo.errors import InputError
 from awavo.explain.measures import influences, num_factors, without
 
 __all__ = [
-    "Band", "NOTHING", "Stretch", "bootstrap_influences", "calibrate", "calibrated_band", "conformal_stretch",
-    "nested_influences", "quantile_band", "stretch_band",
+    "Band", "LEVEL", "NOTHING", "Stretch", "calibrate", "calibrated_band", "conformal_stretch", "nested_draws",
+    "quantile_band", "resampled_influences", "resampled_necessity", "reweigh", "stretch_band",
 ]  # fmt: skip
 
 LEVEL = 0.9
@@ -46,17 +46,40 @@ class Stretch(NamedTuple):
     high: float
 
 
-def bootstrap_influences(key: Array, weights: Float[Array, "S K"], num: int) -> Float[Array, "R M"]:
-    """Return the influences of `num` Poisson resamples of the pool."""
-    counts = jax.random.poisson(key, 1.0, (num, weights.shape[-1])).astype(weights.dtype)
+def reweigh(counts: Float[Array, "R K"], weights: Float[Array, "S K"]) -> Float[Array, "R S K"]:
+    """Return the posteriors of resampled pools, in which candidate k stands as often as its count says."""
     drawn = counts[:, None] * weights
-    drawn = drawn / jnp.maximum(jnp.sum(drawn, -1, keepdims=True), 1e-30)
-    factors = num_factors(weights.shape[0])
-    less = jnp.stack([drawn[:, without(factors, i)] for i in range(factors)], 1)
-    return 0.5 * jnp.sum(jnp.abs(drawn[:, -1:] - less), -1)
+    return drawn / jnp.maximum(jnp.sum(drawn, -1, keepdims=True), 1e-30)
 
 
-def quantile_band(value: Float[Array, " M"], draws: Float[Array, "R M"], level: float = LEVEL) -> Band:
+def resampled_influences(counts: Float[Array, "R K"], weights: Float[Array, "S K"]) -> Float[Array, "R M"]:
+    """Return the influences that resampled pools show."""
+    return jax.vmap(influences)(reweigh(counts, weights))
+
+
+def resampled_necessity(
+    counts: Float[Array, "R K"], weights: Float[Array, "S K"], place: Array | int
+) -> Float[Array, "R M"]:
+    """Return how necessary each factor was for candidate `place`, with the others resampled around it."""
+    # The candidate's own count stands in both posteriors and cancels.
+    own = weights[:, place] / jnp.maximum(counts @ weights.T, 1e-30)
+    num = num_factors(weights.shape[0])
+    less = jnp.stack([own[:, without(num, i)] for i in range(num)], 1)
+    return jnp.maximum(0.0, 1.0 - less / jnp.maximum(own[:, -1:], 1e-37))
+
+
+def nested_draws(
+    key: Array, weights: Float[Array, "B S K"], num: int, measure: Callable[[Array, Array], Array]
+) -> Float[Array, " R *n"]:
+    """Return `measure(counts, weights)` for each of B sets of posteriors: as they are, then of `num` resamples."""
+    count, size = weights.shape[0], weights.shape[-1]
+    counts = jax.vmap(lambda key: jax.random.poisson(key, 1.0, (num, size)))(jax.random.split(key, count))
+    counts = jnp.concatenate([jnp.ones((count, 1, size), counts.dtype), counts], 1).astype(weights.dtype)
+    drawn = jax.vmap(measure)(counts, weights)
+    return drawn.reshape(-1, *drawn.shape[2:])
+
+
+def quantile_band(value: Float[Array, "*n"], draws: Float[Array, " R *n"], level: float = LEVEL) -> Band:
     """Return the value with the quantiles of its draws, and those quantiles mirrored at the value.
 
     An influence is a length: uncertainty can only add to one that is nearly zero, and its draws lie above it. The
@@ -109,11 +132,3 @@ def stretch_band(band: Band, stretch: Stretch) -> Band:
     low = np.clip(np.asarray(band.low) - stretch.low * below, 0.0, 1.0)
     high = np.clip(np.asarray(band.high) + stretch.high * above, 0.0, 1.0)
     return Band(band.value, np.minimum(low, high), np.maximum(low, high))
-
-
-def nested_influences(key: Array, weights: Float[Array, "B S K"], num: int) -> Float[Array, "R M"]:
-    """Return influences over outer draws (one set of posteriors each) and bootstrap resamples of the pool."""
-    keys = jax.random.split(key, weights.shape[0])
-    drawn = jax.vmap(bootstrap_influences, (0, 0, None))(keys, weights, num)
-    plain = jax.vmap(influences)(weights)
-    return jnp.concatenate([drawn.reshape(-1, drawn.shape[-1]), plain])

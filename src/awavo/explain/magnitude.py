@@ -16,9 +16,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.errors import InputError
+from awavo.explain.intervals import reweigh
+from awavo.explain.measures import num_factors, without
 from awavo.transport import draw_slices, sliced_wasserstein
 
-__all__ = ["NUM_SLICES", "debiased_magnitude", "signed_root", "square_magnitude"]
+__all__ = ["NUM_SLICES", "debiased_magnitude", "resampled_magnitudes", "signed_root", "square_magnitude"]
 
 NUM_SLICES = 12
 
@@ -67,3 +69,18 @@ def debiased_magnitude(
         raise InputError(f"points have shape {points.shape}, expected (K, d) with K >= 4.")
     square, plain = _debiased(key, points, p, q, num_slices)
     return signed_root(square), jnp.sqrt(jnp.maximum(plain, 0.0))
+
+
+def resampled_magnitudes(
+    key: Array, points: Float[Array, "U K d"], counts: Float[Array, "R K"], weights: Float[Array, "S K"]
+) -> Float[Array, "R M U"]:
+    """Return the debiased magnitudes of every factor that resampled pools show, in each of U sets of coordinates."""
+    num = num_factors(weights.shape[0])
+    masks = jnp.array([without(num, i) for i in range(num)])
+
+    def one(drawn):
+        return jax.lax.map(
+            lambda mask: jax.vmap(lambda x: debiased_magnitude(key, x, drawn[-1], drawn[mask])[0])(points), masks
+        )
+
+    return jax.lax.map(one, reweigh(counts, weights))

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.errors import InputError
+from awavo.explain.measures import num_factors, without
 from awavo.networks.normalizer import normalize
 
-__all__ = ["law_weights", "policy_law"]
+__all__ = ["greedy_necessity", "law_weights", "policy_law"]
 
 POOL = 1024
 
@@ -43,3 +44,12 @@ def law_weights(law: Any, key: Array) -> Float[Array, "S K"]:
     gaps = (pool - mean[:, None]) / spread[:, None]
     log_density = -0.5 * jnp.sum(gaps**2, -1) - jnp.sum(jnp.log(spread), -1)[:, None]
     return jax.nn.softmax(log_density - jax.nn.logsumexp(log_density, 0), -1)
+
+
+def greedy_necessity(law: Any) -> Float[Array, " M"]:
+    """Return how necessary each factor was for the most probable action, from the coalitions' own (log) densities."""
+    best = jax.tree.map(lambda x: jnp.broadcast_to(x[-1], x.shape), law.mode())
+    log_prob = law.log_prob(best)
+    num = num_factors(log_prob.shape[0])
+    less = jnp.stack([log_prob[without(num, i)] for i in range(num)])
+    return jnp.maximum(0.0, -jnp.expm1(less - log_prob[-1]))

@@ -18,6 +18,9 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["Replay", "decide_compiled", "record_flight", "replay_log"]
 
+# Sums split over threads round otherwise: without this a flight recorded in Python did not replay on the command line.
+PINNED = {"xla_cpu_multi_thread_eigen": False}
+
 
 class Replay(NamedTuple):
     """How many decisions came out bit by bit as logged, and the numbers of those that did not."""
@@ -29,7 +32,7 @@ class Replay(NamedTuple):
 @lru_cache(maxsize=8)
 def decide_compiled(config: ExplainedConfig):
     """The one compiled program that decides, for flying, for replay and for asking again."""
-    return jax.jit(lambda inputs, params: decide_from(inputs, params, config))
+    return jax.jit(lambda inputs, params: decide_from(inputs, params, config), compiler_options=PINNED)
 
 
 def _single(params: QuadrotorParams) -> QuadrotorParams:
@@ -51,7 +54,8 @@ def record_flight(
     params = flight_params(task, **(physics or {}))
     reset, take_in, advance = (jax.jit(f) for f in flight_steps())
     decide, key = decide_compiled(config), jax.random.key(seed)
-    state = reset(jax.random.fold_in(key, 2**20), params)
+    # Without the weak types of a fresh state the first decision is made by the same program as all others.
+    state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), reset(jax.random.fold_in(key, 2**20), params))
     belief, particles = start_force_belief(), start_particles(config)
     head = {"task": task, "seed": seed, "steps": steps, "simulated": True, **(about or {})}
     collided, made = False, 0

@@ -12,25 +12,30 @@ from jaxtyping import Array
 
 from awavo.explain.factors import Factor, coalition_models
 from awavo.explain.measures import influences, shapley, total_variation
-from awavo.explain.policy import law_weights, policy_law
+from awavo.explain.policy import greedy_necessity, law_weights, policy_law
 from awavo.explain.task_factors import Seen
 from awavo.types import Algorithm, Env
 
-__all__ = ["PolicyTrace", "explain_policy"]
+__all__ = ["PolicyTrace", "explain_policies"]
 
 
 class PolicyTrace(NamedTuple):
-    """Episodes first, then time: influences and shares by factor, all of them together, and whether it was running."""
+    """Episodes first, then time: measures by factor, all factors together, the task's costs, whether it was running.
+
+    `necessity` is that of the most probable action.
+    """
 
     influence: Any
     shares: Any
     together: Any
+    necessity: Any
     obs: Any
+    costs: Any
     running: Any
 
 
-def _play(env: Env, act: Callable[[Array], Array], key: Array, push: tuple[int, float], at: int, steps: int):
-    """Observations of one greedy episode, pushed before step `at`; after its end it stands still."""
+def _play(env: Env, act: Callable[[Array], Array], key: Array, push: tuple[int, Array], at: int, steps: int):
+    """Observations and costs of one greedy episode, pushed before step `at`; after its end it stands still."""
     state, obs = env.reset(jax.random.fold_in(key, 2**20), env.params)
 
     def one(carry, t):
@@ -40,24 +45,24 @@ def _play(env: Env, act: Callable[[Array], Array], key: Array, push: tuple[int, 
         obs = jnp.where(t == at, obs.at[obs.shape[0] - state.inner.shape[0] + push[0]].add(push[1]), obs)
         new, out = env.step(jax.random.fold_in(key, t), state._replace(inner=inner), act(obs), env.params)
         done = out.terminated | out.truncated
-        keep = (obs, running)
+        keep = (obs, out.costs, running)
         return (new, jnp.where(running, out.obs, obs), running & ~done), keep
 
     return jax.lax.scan(one, (state, obs, jnp.array(True)), jnp.arange(steps))[1]
 
 
-def explain_policy(
+def explain_policies(
     env: Env,
     algorithm: Algorithm,
-    state: Any,
+    states: Sequence[Any],
     factors: Sequence[Factor],
     *,
     push: tuple[int, float],
     episodes: int = 8,
     steps: int = 200,
     seed: int = 0,
-) -> PolicyTrace:
-    """Play pairs of episodes that differ by the push alone; compare the policy's law in every coalition of factors."""
+) -> list[PolicyTrace]:
+    """Play pairs of episodes that differ by the push alone; compare each policy's law in every coalition of factors."""
 
     def episode(key, state):
         law = policy_law(state)
@@ -67,14 +72,17 @@ def explain_policy(
 
         def weigh(obs, unpushed):
             views = jnp.stack([world.obs for world in coalition_models(factors, Seen(obs, unpushed))])
-            weights = law_weights(law(views), key)
+            laws = law(views)
+            weights = law_weights(laws, key)
             game = total_variation(weights, weights[0])
-            return influences(weights), shapley(game), game[-1]
+            return influences(weights), shapley(game), game[-1], greedy_necessity(laws)
 
-        pushed, running = _play(env, act, key, push, steps // 2, steps)
-        twin, _ = _play(env, act, key, (push[0], 0.0), steps // 2, steps)
-        return PolicyTrace(*jax.vmap(weigh)(pushed, twin), pushed, running)
+        # One program plays both: two would round differently, and a chaotic system makes much of that.
+        sizes = jnp.array([push[1], 0.0])
+        obs, costs, running = jax.lax.map(lambda x: _play(env, act, key, (push[0], x), steps // 2, steps), sizes)
+        return PolicyTrace(*jax.vmap(weigh)(*obs), obs[0], costs[0], running[0])
 
     # The policy is an argument, so that the seeds of a run share one compiled program.
     play = jax.jit(lambda keys, state: jax.lax.map(lambda key: episode(key, state), keys))
-    return jax.tree.map(np.asarray, play(jax.random.split(jax.random.key(seed), episodes), state))
+    keys = jax.random.split(jax.random.key(seed), episodes)
+    return [jax.tree.map(np.asarray, play(keys, state)) for state in states]

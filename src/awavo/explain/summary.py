@@ -8,13 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from awavo.explain.flight_report import FlightExplanation
+from awavo.explain.intervals import Band
 from awavo.explain.record import FlightLog
 
-__all__ = ["Segment", "find_segments", "flight_margins", "not_judged", "segment_text", "wind_name"]
+__all__ = [
+    "NECESSITY", "Segment", "find_segments", "flight_margins", "mean_band", "not_judged", "segment_text", "size_text",
+    "wind_name",
+]  # fmt: skip
 
 COMPASS = ("E", "NE", "N", "NW", "W", "SW", "S", "SE")
 # Influences below this are what a planner shows in calm air: it answers the noise of its own force estimate.
 CALM = 0.06
+NECESSITY = (
+    "Necessity is the least probability that the plan rated best at that instant would not have been chosen without "
+    "the factor; over all plans, each with its own probability, it averages to the influence."
+)
 
 
 class Segment(NamedTuple):
@@ -28,6 +36,13 @@ class Segment(NamedTuple):
     high: float
     about: str
     motors: tuple[float, ...]
+    magnitude: dict[str, dict[str, float]]
+    necessity: dict[str, float]
+
+
+def mean_band(band: Band, column: int, part: slice = slice(None)) -> dict[str, float]:
+    """Mean over decisions of a factor's value and of its bounds; none of them is below 0."""
+    return {name: max(0.0, float(np.asarray(x)[part, column].mean())) for name, x in band._asdict().items()}
 
 
 def wind_name(force: np.ndarray) -> str:
@@ -50,7 +65,12 @@ def _runs(on: np.ndarray, times: np.ndarray, gap: float, least: float) -> list[t
 def find_segments(
     found: FlightExplanation, log: FlightLog, threshold: float = 0.15, gap: float = 0.25, least: float = 0.1
 ) -> list[Segment]:
-    """Return where a factor's influence was above the threshold, the strongest first."""
+    """Return where a factor's influence was above the threshold, the strongest first.
+
+    Stretches are joined over `gap` seconds and last `least` seconds, as far as decisions were asked that often.
+    """
+    spacing = float(np.median(np.diff(found.time))) if len(found.time) > 1 else 0.0
+    gap, least = max(gap, 1.01 * spacing), 0.0 if spacing > least else least
     by_index = {d.number: d for d in log.decisions}
     forces = np.array([by_index[i].inputs.belief.mean[:3] for i in found.numbers])
     places = np.array([by_index[i].inputs.body.position for i in found.numbers])
@@ -69,7 +89,10 @@ def find_segments(
             else:
                 about = ""
             motors = tuple(float(x) for x in found.motors[part, 1 + k].mean(0))
-            segments.append(Segment(name, float(found.time[a]), float(found.time[b]), mean, low, high, about, motors))
+            sizes = {unit: mean_band(band, k, part) for unit, band in found.magnitude.items()}
+            needed = mean_band(found.necessity, k, part)
+            span = (float(found.time[a]), float(found.time[b]))
+            segments.append(Segment(name, *span, mean, low, high, about, motors, sizes, needed))
     return sorted(segments, key=lambda s: -s.influence)
 
 
@@ -86,13 +109,21 @@ def _nearest(forest: Any, places: np.ndarray) -> str:
     return f"obstacle {number}, nearest {gaps[:, number].min():.2f} m"
 
 
+def size_text(size: Mapping[str, float], unit: str) -> str:
+    """A magnitude with its interval, to the digits that its unit deserves."""
+    digits = 0 if unit == "us" else 2
+    return f"{size['value']:.{digits}f} [{size['low']:.{digits}f}, {size['high']:.{digits}f}]"
+
+
 def segment_text(segment: Segment) -> str:
-    """One line of the ranking."""
+    """The ranking's two lines of a segment."""
     about = f", {segment.about}" if segment.about else ""
     largest = max(segment.motors, key=abs) if segment.motors else 0.0
+    moved = ", ".join(f"{size_text(size, unit)} {unit}" for unit, size in segment.magnitude.items())
     return (
         f"{segment.start:.1f} to {segment.end:.1f} s: {segment.factor}{about}, {segment.influence:.2f} "
-        f"[{segment.low:.2f}, {segment.high:.2f}], motors up to {largest:+.0f} us"
+        f"[{segment.low:.2f}, {segment.high:.2f}], motors up to {largest:+.0f} us\n"
+        f"    moved the decision by {moved}; necessity {size_text(segment.necessity, '')}"
     )
 
 
@@ -141,6 +172,7 @@ def not_judged(log: FlightLog, found: FlightExplanation, replay: Mapping[str, An
         )
     elif not log.about.get("simulated"):
         notes.append("the intervals were calibrated in simulation, not on a vehicle")
+    notes.append("the intervals of magnitudes and of necessity are not calibrated: they show the spread alone")
     if "wind" in found.names:
         notes.append(
             "wind and the air pushed back by obstacles are one force to the estimator, and so one factor; a wrong mass "

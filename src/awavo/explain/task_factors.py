@@ -6,16 +6,17 @@ nothing at the equilibrium, and the push's nothing before the push: there the in
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.errors import InputError
 from awavo.explain.factors import Factor
-from awavo.tasks.cartpole import BANDS
+from awavo.tasks.cartpole import BANDS, CartPoleParams
 
-__all__ = ["Seen", "TASK_FACTORS", "TASK_PUSHES", "task_factors"]
+__all__ = ["Seen", "TASK_PUSHES", "task_factors"]
 
 # Which entry of the task's state a push changes, and by how much.
 TASK_PUSHES = {"cartpole": (1, 0.5), "acrobot": (2, 1.0)}
@@ -43,19 +44,24 @@ def _out_of_band(seen: Seen) -> Seen:
     return seen._replace(obs=seen.obs.at[0].set(jnp.where(near, place, x)))
 
 
-def _within_angle(seen: Seen) -> Seen:
-    """A pole that leans by more than 4 of the 6 degrees that cost leans by 4."""
-    limit = jnp.deg2rad(4.0)
-    return seen._replace(obs=seen.obs.at[2].set(jnp.clip(seen.obs[2], -limit, limit)))
+def _within_angle(limit: float):
+    """A pole that leans by more than two thirds of what costs leans by that."""
+
+    def remove(seen: Seen) -> Seen:
+        return seen._replace(obs=seen.obs.at[2].set(jnp.clip(seen.obs[2], -2 * limit / 3, 2 * limit / 3)))
+
+    return remove
 
 
 def _upright(seen: Seen) -> Seen:
     return seen._replace(obs=seen.obs.at[2].set(0.0))
 
 
-def _not_anticlockwise(entry: int):
+def _not_turning(entry: int, sign: float):
+    """A link that swings the way in which torque costs stands still."""
+
     def remove(seen: Seen) -> Seen:
-        return seen._replace(obs=seen.obs.at[entry].set(jnp.minimum(seen.obs[entry], 0.0)))
+        return seen._replace(obs=seen.obs.at[entry].set(sign * jnp.minimum(sign * seen.obs[entry], 0.0)))
 
     return remove
 
@@ -64,27 +70,34 @@ def _hanging(seen: Seen) -> Seen:
     return seen._replace(obs=seen.obs.at[:4].set(jnp.array([1.0, 0.0, 1.0, 0.0])))
 
 
-TASK_FACTORS = {
-    "cartpole": (
+def _cartpole(options: Mapping[str, Any]) -> tuple[Factor, ...]:
+    angle = float(options.get("cost_angle", CartPoleParams._field_defaults["cost_angle"]))
+    return (
         Factor("push", _no_push, "the push on the cart"),
         Factor("position band", _out_of_band, "bands of the track that cost"),
-        Factor("angle limit", _within_angle, "the lean that costs"),
+        Factor("angle limit", _within_angle(angle), "the lean that costs"),
         Factor("gravity", _upright, "the lean on which gravity pulls"),
-    ),
-    "acrobot": (
+    )
+
+
+def _acrobot(options: Mapping[str, Any]) -> tuple[Factor, ...]:
+    sign, way = (-1.0, "clockwise") if options.get("gate") == "lineage" else (1.0, "anticlockwise")
+    return (
         Factor("push", _no_push, "the push on the first link"),
-        Factor("link 1 cost", _not_anticlockwise(4), "anticlockwise swing of link 1, in which torque costs"),
-        Factor("link 2 cost", _not_anticlockwise(5), "anticlockwise swing of link 2, in which torque costs"),
+        Factor("link 1 cost", _not_turning(4, sign), f"{way} swing of link 1, in which torque costs"),
+        Factor("link 2 cost", _not_turning(5, sign), f"{way} swing of link 2, in which torque costs"),
         Factor("gravity", _hanging, "the angles at which gravity pulls"),
-    ),
-}
+    )
 
 
-def task_factors(task: str) -> tuple[Factor, ...]:
-    """Return the factors of a task."""
+TASK_FACTORS = {"cartpole": _cartpole, "acrobot": _acrobot}
+
+
+def task_factors(task: str, options: Mapping[str, Any] | None = None) -> tuple[Factor, ...]:
+    """Return the factors of a task with these options."""
     if task not in TASK_FACTORS:
         raise InputError(
             f"task '{task}' has no factors to explain by: expected {' or '.join(TASK_FACTORS)}, or your own Factor "
             "objects in Python."
         )
-    return TASK_FACTORS[task]
+    return TASK_FACTORS[task](options or {})

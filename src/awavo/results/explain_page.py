@@ -24,17 +24,22 @@ MEANING = (
 
 
 class PageContent(NamedTuple):
-    """What the page shows. `data` holds arrays by name (time, names, value, low, high, shares, together, ...)."""
+    """What the page shows. `data` holds arrays by name (time, names, value, low, high, shares, together, ...).
+
+    Without `low` and `high` each factor is drawn in a strip of its own. A cell of the ranking is a text or lines of it;
+    `necessity` says what that measure means.
+    """
 
     title: str
     subtitle: str
     ranking_head: Sequence[str]
-    ranking: Sequence[Sequence[str]]
+    ranking: Sequence[Sequence[str | Sequence[str]]]
     margins: Sequence[tuple[str, str]]
     notes: Sequence[str]
     command: str
     data: Mapping[str, Any]
     calibrated: bool = False
+    necessity: str = ""
 
 
 def _round(value: Any) -> Any:
@@ -54,15 +59,18 @@ def _round(value: Any) -> Any:
 def write_explain_page(content: PageContent, out: Path) -> Path:
     """Write the page in one piece and return its path."""
     script = asset("explain.js")
-    data = {"position": None, "force": None, "cylinders": [], "fans": [], "segments": [], "unit": "s", **content.data}
+    blank = {"position": None, "force": None, "necessity": None, "magnitude": None}
+    data = {**blank, "cylinders": [], "fans": [], "segments": [], "unit": "s", **content.data}
     page = render(
         "explain.html",
         **{k: v for k, v in content._asdict().items() if k not in ("data", "calibrated")},
         meaning=MEANING,
-        calm=data["calm"],
+        calm=data.get("calm"),
+        has_bands="low" in data,
         band_note=", calibrated on simulated flights" if content.calibrated else ", not calibrated",
         has_path=data["position"] is not None,
         has_force=data["force"] is not None,
+        has_magnitude=data["magnitude"] is not None,
         style=Markup(asset("style.css")),
         script=Markup(script),
         policy=content_policy(script),

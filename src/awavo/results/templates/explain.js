@@ -22,6 +22,7 @@ function canvas(view) {
   const svg = node("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": view }, holder);
   return { svg, w, h };
 }
+const stamp = (t, digits) => data.unit === "s" ? `${digits === undefined ? t : t.toFixed(digits)} s` : `${data.unit} ${t}`;
 const line = (points) => "M" + points.map((p) => `${p[0].toFixed(1)} ${p[1].toFixed(1)}`).join("L");
 function steps(low, high, count) {
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
@@ -38,7 +39,7 @@ function axes({ svg, w, h }, low, high, xs = data.time) {
     node("line", { class: "gridline", x1: PAD.left, x2: w - PAD.right, y1: sy(v), y2: sy(v) }, svg);
     node("text", { x: PAD.left - 6, y: sy(v) + 4, "text-anchor": "end" }, svg, `${v}`);
   }
-  for (const t of steps(x0, x1, w / 110)) node("text", { x: sx(t), y: h - 8, "text-anchor": "middle" }, svg, `${t} ${data.unit}`);
+  for (const t of steps(x0, x1, w / 110)) node("text", { x: sx(t), y: h - 8, "text-anchor": "middle" }, svg, stamp(t));
   return { sx, sy };
 }
 function band(svg, sx, sy, low, high, colour) {
@@ -48,19 +49,58 @@ function band(svg, sx, sy, low, high, colour) {
 const column = (rows, i) => rows.map((row) => row[i]);
 function cursor(c, sx) { node("line", { class: "cursor", x1: sx(data.time[at()]), x2: sx(data.time[at()]), y1: PAD.top, y2: c.h - PAD.bottom }, c.svg); }
 
+function drawStrips(c) {
+  const x0 = data.time[0], x1 = Math.max(data.time[data.time.length - 1], x0 + 1), tall = (c.h - PAD.bottom) / data.names.length;
+  const sx = (t) => PAD.left + (t - x0) / (x1 - x0) * (c.w - PAD.left - PAD.right);
+  data.names.forEach((name, i) => {
+    const base = (i + 1) * tall, sy = (v) => base - v * (tall - 20);
+    for (const v of [0, 1]) {
+      node("line", { class: "gridline", x1: PAD.left, x2: c.w - PAD.right, y1: sy(v), y2: sy(v) }, c.svg);
+      node("text", { x: PAD.left - 6, y: sy(v) + 4, "text-anchor": "end" }, c.svg, `${v}`);
+    }
+    const curve = data.time.map((t, k) => [sx(t), sy(data.value[k][i])]);
+    node("path", { class: "strip", fill: tint(i), d: line([[sx(x0), base], ...curve, [sx(x1), base]]) + "Z" }, c.svg);
+    node("path", { class: "series", stroke: tint(i), d: line(curve) }, c.svg);
+    data.time.forEach((t, k) => { if (data.best[k][i] > 0.005) node("circle", { class: "dot", cx: sx(t).toFixed(1), cy: sy(data.best[k][i]).toFixed(1), r: 1.2, fill: "var(--ink)" }, c.svg); });
+    node("text", { x: PAD.left + 6, y: sy(1) + 13, style: `fill:${tint(i)}` }, c.svg, `${name} ${data.value[at()][i].toFixed(2)}, necessity ${data.best[at()][i].toFixed(2)}`);
+  });
+  for (const t of steps(x0, x1, c.w / 110)) node("text", { x: sx(t), y: c.h - 8, "text-anchor": "middle" }, c.svg, stamp(t));
+  node("line", { class: "cross", x1: sx(data.push), x2: sx(data.push), y1: 0, y2: c.h - PAD.bottom }, c.svg);
+  cursor(c, sx);
+}
 function drawInfluence() {
   const c = canvas("influence"); if (!c) return;
+  if (!data.low) return drawStrips(c);
   const { sx, sy } = axes(c, 0, 1);
   for (const s of data.segments) {
     const i = data.names.indexOf(s.factor);
     node("rect", { class: "shade", fill: tint(i), x: sx(s.start), width: Math.max(1, sx(s.end) - sx(s.start)), y: PAD.top, height: c.h - PAD.top - PAD.bottom }, c.svg);
   }
   node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(data.calm), y2: sy(data.calm) }, c.svg);
+  drawBands(c, sx, sy, data);
+}
+function drawBands(c, sx, sy, bands) {
   data.names.forEach((name, i) => {
-    band(c.svg, sx, sy, column(data.low, i), column(data.high, i), tint(i));
-    node("path", { class: "series", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(data.value[k][i])])) }, c.svg);
+    band(c.svg, sx, sy, column(bands.low, i), column(bands.high, i), tint(i));
+    node("path", { class: "series", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(bands.value[k][i])])) }, c.svg);
   });
   cursor(c, sx);
+}
+function drawNecessity() {
+  if (!data.necessity) return;
+  const c = canvas("necessity"); if (!c) return;
+  const { sx, sy } = axes(c, 0, 1);
+  drawBands(c, sx, sy, data.necessity);
+}
+function drawMagnitude() {
+  if (!data.magnitude) return;
+  const c = canvas("magnitude"); if (!c) return;
+  const unit = get("unit").value, bands = data.magnitude[unit];
+  const { sx, sy } = axes(c, 0, Math.max(1e-3, ...bands.high.flat()) * 1.05);
+  drawBands(c, sx, sy, bands);
+  const k = at(), digits = unit === "us" ? 0 : 2;
+  const said = data.names.map((n, i) => `${n} ${bands.value[k][i].toFixed(digits)} [${bands.low[k][i].toFixed(digits)}, ${bands.high[k][i].toFixed(digits)}] ${unit}`);
+  node("text", { x: PAD.left + 6, y: PAD.top + 12 }, c.svg, said.join(", "));
 }
 function drawForce() {
   if (!data.force) return;
@@ -86,7 +126,7 @@ function drawShares() {
     node("text", { x: zero + Math.max(0, value) * scale + 6, y: y + tall / 2 + 4 }, c.svg, value.toFixed(3));
   });
   const sum = data.shares[k].reduce((a, b) => a + b, 0);
-  get("sum").textContent = `Shapley shares of removing everything: they sum to ${sum.toFixed(4)}, the influence of all factors together. Temperature ${data.temperature ?? "–"}, effective candidates ${data.effective ? data.effective[k].toFixed(0) : "–"}.`;
+  get("sum").textContent = `Shapley shares of removing everything: they sum to ${sum.toFixed(4)}, the influence of all factors together.` + (data.effective ? ` Temperature ${data.temperature}, effective candidates ${data.effective[k].toFixed(0)}.` : "");
 }
 let turn = [-0.6, 0.55];
 function project(p, w, h, box) {
@@ -155,11 +195,11 @@ function drawFan() {
     for (const p of fan.paths[kind]) node("path", { class: i ? "seed after" : "seed before", stroke: tint(i), "stroke-dasharray": i ? "5 4" : "none", d: line(p.map(put)) }, c.svg);
     node("text", { x: 10, y: 18 + 16 * i, style: `fill:${tint(i)}` }, c.svg, `${i ? "dashed: " : "solid: "}${kind}`);
   });
-  node("text", { x: 10, y: c.h - 8 }, c.svg, `at ${data.time[fan.place].toFixed(2)} ${data.unit}`);
+  node("text", { x: 10, y: c.h - 8 }, c.svg, `at ${stamp(data.time[fan.place], 2)}`);
 }
 function update() {
-  get("shown").textContent = `${data.time[at()].toFixed(2)} ${data.unit}`;
-  drawInfluence(); drawForce(); drawShares();
+  get("shown").textContent = stamp(data.time[at()], 2);
+  drawInfluence(); drawNecessity(); drawForce(); drawShares(); drawMagnitude();
   if (data.position) { drawSpace(); drawMotors(); drawFan(); }
 }
 slider.max = data.time.length - 1;
@@ -171,7 +211,7 @@ data.names.forEach((name, i) => {
   if (get("removed")) get("removed").append(new Option(name, `without ${name}`));
 });
 slider.addEventListener("input", update);
-for (const id of ["factor", "motor", "removed"]) if (get(id)) get(id).addEventListener("change", update);
+for (const id of ["factor", "motor", "removed", "unit"]) if (get(id)) get(id).addEventListener("change", update);
 const space = document.querySelector('[data-view="space"] .plot');
 if (space) {
   let from = null;
