@@ -124,6 +124,11 @@ def test_missing_observations_are_masked_and_gaps_wrap():
     value = np.zeros((4, 20))
     value[1, 3] = np.nan
     assert np.isnan(check_observations(value, (20,), 1.0)[1, 3])
+    data = make_data(System(**lorenz96_system(20)), value, 0.5, SETTINGS)
+    expected = np.full((4, 20), 4.0)
+    expected[1, 3] = 0.0
+    np.testing.assert_array_equal(data.weight, expected)
+    assert np.isfinite(data.value).all()
     hidden = np.zeros(20, bool)
     hidden[[18, 19, 0, 1, 7]] = True
     assert longest_gap(hidden) == (18, 4)
