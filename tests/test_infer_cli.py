@@ -79,6 +79,17 @@ def test_files_that_are_not_observations(capsys, tmp_path):
     assert "cannot be read as .npz" in run(capsys, "lorenz96", "--data", tmp_path / "torn.npz")[2]
     np.savez(tmp_path / "line.npz", observed=np.zeros(7))
     assert run(capsys, "lorenz96", "--data", tmp_path / "line.npz")[0] == 2
+    whole = (tmp_path / "line.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    assert "cannot be read as .npz" in run(capsys, "lorenz96", "--data", tmp_path / "cut.npz")[2]
+    np.savez(tmp_path / "objects.npz", observed=np.array([{}], object))
+    assert "cannot be read as .npz" in run(capsys, "lorenz96", "--data", tmp_path / "objects.npz")[2]
+    np.savez(tmp_path / "cube.npz", observed=np.zeros((5, 2, 9)))
+    assert "shape [5, 2, 9], expected [times, 9]" in run(capsys, "lorenz96", "--data", tmp_path / "cube.npz")[2]
+    np.savez(tmp_path / "short.npz", observed=np.zeros((5, 18)), truth=np.zeros((5, 18)))
+    assert "truth has shape [5, 18], expected [6, 18]" in run(capsys, "lorenz96", "--data", tmp_path / "short.npz")[2]
+    silent = run(capsys, "lorenz96", "--data", tmp_path / "short.npz", "--noise", "0")
+    assert (silent[0], "deviation of the noise is 0" in silent[2]) == (2, True)
     (tmp_path / "table.parquet").write_bytes(b"not parquet")
     assert "cannot be read as parquet" in run(capsys, "lorenz96", "--data", tmp_path / "table.parquet")[2]
 
@@ -106,5 +117,11 @@ def test_scores_by_hand():
     made = score(mean, np.ones_like(mean), truth, hidden)
     assert made["rmse"] == pytest.approx(np.sqrt(4.5))
     assert made["lost"] == made["coverage90"] == 0.5
+    mean[:, 1] = 1.5
+    assert score(mean, np.ones_like(mean), truth, hidden)["coverage90"] == 1.0
+    mean[:, 1] = 1.7
+    assert score(mean, np.ones_like(mean), truth, hidden)["coverage90"] == 0.5
+    around = np.stack([mean - 1.0, mean + 1.0])  # a deviation of sqrt(2): 1.7 is inside 2.33
+    assert score(mean, np.ones_like(mean), truth, hidden, around)["draws_coverage90"] == 1.0
     draws = np.array([[0.0], [2.0]])
     assert fair_crps(draws, np.array([1.0])) == pytest.approx(1.0 - 1.0)

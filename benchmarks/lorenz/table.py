@@ -13,7 +13,7 @@ HEAD = (
     "| s median (max) | to compile, s | commit |\n|--|--|--|--|--|--|--|--|--|--|--|"
 )
 FORCING = "| states | seeds | forcing: mean, range | largest error | mean half-width of 90% | inside | commit |"
-SCALING = "| states | device | RMSE | lost | inside 90% | s | to compile, s | peak GB | commit |"
+SCALING = "| states | seed | device | RMSE | lost | inside 90% | s | processor s | to compile, s | peak GB | commit |"
 
 
 def load(pattern: str) -> list[dict]:
@@ -56,16 +56,18 @@ def forcing(results: list[dict]) -> str:
 
 def scaling(results: list[dict]) -> str:
     """Error, time and memory against size, and the exponent of time."""
-    lines = [SCALING, "|--|--|--|--|--|--|--|--|--|"]
+    lines = [SCALING, "|--|--|--|--|--|--|--|--|--|--|--|"]
     for r in results:
         for row in r["rows"]:
             peak = f"{row['peak_gb']:.1f}" if row["peak_gb"] else ""
+            processor = f"{row['cpu_s']:.1f}" if "cpu_s" in row else ""
             lines.append(
-                f"| {row['states']:,} | {r['device']} | {row['rmse']:.3f} | {row['lost']:.2%} | "
-                f"{row['coverage90']:.3f} | {row['solve_s']:.2f} | {row['compile_s']:.0f} | {peak} | "
+                f"| {row['states']:,} | {row['seed']} | {r['device']} | {row['rmse']:.3f} | {row['lost']:.2%} | "
+                f"{row['coverage90']:.3f} | {row['solve_s']:.1f} | {processor} | {row['compile_s']:.0f} | {peak} | "
                 f"{r['commit'][:7]} |"
             )
-    exponents = [f"{r['time_exponent']:.2f} ({r['device']})" for r in results if "time_exponent" in r]
+    kinds = {"time_exponent": "wall", "exponent_solve_s": "wall", "exponent_cpu_s": "processor"}
+    exponents = [f"{r[k]:.2f} ({r['device']}, {kind})" for r in results for k, kind in kinds.items() if r.get(k)]
     return "\n".join([*lines, "", f"Exponent of time against size: {', '.join(exponents)}."])
 
 

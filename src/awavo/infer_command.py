@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def read_observations(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
                         f"--data {path} has no array 'observed', only {', '.join(file.files) or 'nothing'}."
                     )
                 return file["observed"], file["truth"] if "truth" in file.files else None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(f"--data {path} cannot be read as .npz ({error}).") from error
     if path.suffix == ".parquet":
         import polars
@@ -78,7 +79,8 @@ def infer(args: Any) -> int:
     from awavo.inference.modes import Search
     from awavo.inference.observations import check_observations
 
-    observed = check_observations(observed, observed.shape[1:], args.noise or regime.noise)
+    noise = regime.noise if args.noise is None else args.noise
+    observed = check_observations(observed, observed.shape[-1:], noise)
     infer_theta = args.forcing == "infer"
     guess = args.guess if infer_theta else 8.0
     system = System(**lorenz96_system(observed.shape[1], regime.steps, guess))
@@ -89,7 +91,7 @@ def infer(args: Any) -> int:
     )  # fmt: skip
     out = args.out or Path("runs") / f"lorenz96-{observed.shape[1]}-seed{args.seed}"
     made = infer_trajectories(
-        system, observed, args.noise or regime.noise, settings=settings, truth=truth, out=out, name="lorenz96",
+        system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",
         times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(args.json),
     )  # fmt: skip
     summary = made.summary | {"run": str(out), "report": str(out / "report.html")}

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.errors import RunFolderError
+from awavo.errors import InputError, RunFolderError
 from awavo.inference.assimilation import Belief, Stand, assimilate, first_stand, num_stages
 from awavo.inference.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.inference.observations import check_observations
@@ -67,6 +68,7 @@ def infer_trajectories(
     """
     settings = settings or Settings()
     observed = check_observations(observed, system.shape, noise_std)
+    truth = None if truth is None else _checked_truth(truth, (len(observed) + 1, observed.shape[1]))
     folder = None if out is None else Path(out)
     fingerprint = _fingerprint(observed, noise_std, system, settings)
     stand, notes = _resume(folder, fingerprint, settings)
@@ -83,6 +85,7 @@ def infer_trajectories(
             belief = item
         else:
             last = item
+            jax.block_until_ready(item.x)  # a stage that is only queued must not be shown or saved as done
             if folder is not None and time.perf_counter() - saved >= checkpoint_seconds:
                 _save(folder, item, fingerprint)
                 saved = time.perf_counter()
@@ -99,11 +102,21 @@ def infer_trajectories(
     }  # fmt: skip
     hidden = ~np.asarray(np.isfinite(observed).any(0))
     if truth is not None:
-        truth = np.asarray(truth, np.float64).reshape(belief.mean.shape)
         summary["scores"] = score(belief.mean, belief.std, truth, hidden, belief.draws)
     if folder is not None:
         _write(folder, belief, summary, hidden, truth, times)
     return Inference(belief, summary)
+
+
+def _checked_truth(truth: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    truth = np.asarray(truth, np.float64)
+    if truth.shape[:1] != shape[:1] or truth.size != shape[0] * shape[1]:
+        raise InputError(
+            f"the truth has shape {list(truth.shape)}, expected {list(shape)}: their times and time 0 before."
+        )
+    if not np.isfinite(truth).all():
+        raise InputError(f"{int((~np.isfinite(truth)).sum())} values of the truth are not finite: leave it out.")
+    return truth.reshape(shape)
 
 
 def _interval(belief: Belief) -> list[list[float]]:

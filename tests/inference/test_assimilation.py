@@ -12,7 +12,7 @@ from awavo.inference.modes import Search, local_chi2, segments_around
 from awavo.inference.observations import check_observations, longest_gap
 from awavo.tasks.lorenz96 import lorenz96_flow, lorenz96_system, twin_experiment
 
-SEARCH = Search(rounds=1, starts=2, slots=2, anneal=(1.0, 0.3, 0.1), polish=2)
+SEARCH = Search(rounds=1, starts=(2,), slots=2, anneal=(1.0, 0.3, 0.1), polish=2)
 SETTINGS = Settings(anneal=(2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.06), polish=2, num_draws=8, infer_theta=True, search=SEARCH)
 
 
@@ -56,7 +56,7 @@ def test_stopped_anywhere_it_ends_the_same(ring):
 def test_a_region_in_a_wrong_mode_is_found_again(ring):
     """A broken stretch of the solution is flagged, and the search puts back one that fits."""
     twin, _, _, _ = ring
-    settings = SETTINGS._replace(infer_theta=False, search=SEARCH._replace(starts=5, slots=5))
+    settings = SETTINGS._replace(infer_theta=False, search=SEARCH._replace(starts=(5,), slots=5))
     system = System(**lorenz96_system(20))
     data, engine = make_data(system, twin.observed[:10], 1.0, settings), make_engine(system, 10, settings)
     broken = jnp.asarray(twin.truth[:11], jnp.float32).at[:, 5:12].multiply(-1.0)
@@ -124,6 +124,11 @@ def test_missing_observations_are_masked_and_gaps_wrap():
     value = np.zeros((4, 20))
     value[1, 3] = np.nan
     assert np.isnan(check_observations(value, (20,), 1.0)[1, 3])
+    data = make_data(System(**lorenz96_system(20)), value, 0.5, SETTINGS)
+    expected = np.full((4, 20), 4.0)
+    expected[1, 3] = 0.0
+    np.testing.assert_array_equal(data.weight, expected)
+    assert np.isfinite(data.value).all()
     hidden = np.zeros(20, bool)
     hidden[[18, 19, 0, 1, 7]] = True
     assert longest_gap(hidden) == (18, 4)

@@ -18,16 +18,19 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from awavo.inference.engine import Engine
-from awavo.inference.modes import local_chi2, segment_length, segments_around
+from awavo.inference.modes import STARTS_PER_JOIN, local_chi2, segment_length, segments_around
 from awavo.inference.trajectories import Data, Step
 
 __all__ = ["Belief", "Stand", "assimilate", "first_stand", "num_stages"]
 
-SHIFT, TIGHTENING, SITES_PER_SEARCH = 3, 3, 250
+SHIFT, TIGHTENING, FIT = 3, 3, 1000
 
 
 class Stand(NamedTuple):
-    """Where an inference stands, all that is needed to go on; `tries` counts the searches each site has seen."""
+    """Where an inference stands, all that is needed to go on.
+
+    `tries` counts the searches of each site, and FIT more for each after which it fitted.
+    """
 
     x: Float[Array, "T I"]
     theta: Float[Array, " p"]
@@ -55,18 +58,20 @@ def num_stages(engine: Engine) -> int:
 
 def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, firsts: np.ndarray) -> tuple[Array, int]:
     """Search all segments, some at a time; return x and how many found better."""
-    search = engine.search
+    search, settings = engine.search, engine.settings
     assert search is not None
-    count, changed = engine.settings.search.slots, []
-    key = jax.random.fold_in(jax.random.key(engine.settings.seed), number)
+    count, changed = settings.search.slots, []
+    before = number - len(settings.anneal) - settings.polish
+    starts = settings.search.starts[min(before, len(settings.search.starts) - 1)]
+    key = jax.random.fold_in(jax.random.key(settings.seed), number)
     shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
     firsts = (firsts + shift) % x.shape[1]
-    # Few regions are searched more than once, as many for every so many sites on a ring of any size.
-    firsts = np.resize(firsts, max(len(firsts), x.shape[1] // SITES_PER_SEARCH))
     for begin in range(0, len(firsts), count):
-        # Places left over give the same segments more starts.
+        # Places left over share the starts of the same segments, not below what makes one mosaic.
         chosen = np.resize(firsts[begin : begin + count], count)
-        x, better = search(data, jax.random.fold_in(key, begin), x, theta, jnp.asarray(chosen))
+        shared = -(-starts * len(firsts[begin : begin + count]) // count)
+        tried = jnp.asarray(max(shared, min(starts, STARTS_PER_JOIN)), jnp.int32)
+        x, better = search(data, jax.random.fold_in(key, begin), tried, x, theta, jnp.asarray(chosen))
         changed.append((chosen, better))
     return x, len(np.unique(np.concatenate([chosen[np.asarray(better)] for chosen, better in changed])))
 
@@ -76,11 +81,18 @@ def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.
     return local_chi2(cost, count, engine.settings.search.window)
 
 
+def _tolerated(engine: Engine, tries: np.ndarray) -> np.ndarray:
+    """The local chi2 up to which a site is not searched (again)."""
+    search = engine.settings.search
+    bar = np.minimum(search.threshold * search.patience ** (tries % FIT), search.certain)
+    return np.where(tries >= 2 * FIT, np.inf, bar)
+
+
 def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First sites of the segments to search, and for every site whether it is searched."""
     search, num = engine.settings.search, len(chi2)
     length = segment_length(num, search)
-    bad = chi2 > np.minimum(search.threshold * search.patience**tries, search.certain)
+    bad = chi2 > _tolerated(engine, tries)
     firsts = segments_around(bad, length, length - 2 * search.border - 8)
     searched = np.zeros(num, bool)
     searched[(firsts[:, None] + np.arange(search.border, length - search.border)) % num] = True
@@ -114,8 +126,10 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
         if len(firsts) == 0:
             break
         x, changed = _explore(engine, data, stage, x, theta, firsts)
+        # Where segments fit, twice, and patches then do not, the seams of the patches are at fault and not the mode.
+        fits = _local_chi2(engine, data, x, theta) <= _tolerated(engine, tries)
         x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
-        stage, tries = stage + 1, tries + searched.astype(np.int32)
+        stage, tries = stage + 1, tries + (searched * (1 + FIT * fits)).astype(np.int32)
         yield Stand(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
     for _ in range(TIGHTENING):
         x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))

@@ -54,7 +54,7 @@ class Settings(NamedTuple):
 class Engine(NamedTuple):
     """Stages for all observations of one shape, functions of `jax.jit` or compiled ones.
 
-    `advance(data, x, theta, q)`, `chi2(data, x, theta)`, on rings `search(data, key, x, theta, firsts)`, and
+    `advance(data, x, theta, q)`, `chi2(data, x, theta)`, on rings `search(data, key, starts, x, theta, firsts)`, and
     `finish(data, key, x, theta)`.
     """
 
@@ -132,11 +132,11 @@ def _search(system: System, reach: Any, num_sites: int, settings: Settings) -> C
     length, inner = segment_length(num_sites, search), inner_sites(num_sites, search)
 
     @jax.jit
-    def best_of(data, key, x, theta, firsts):
+    def best_of(data, key, starts, x, theta, firsts):
         """Solve the segments that begin at `firsts`; each site goes to the one with the least squares."""
         sites = (firsts[:, None] + jnp.arange(length)) % num_sites
-        keys = jax.random.split(key, (search.slots, search.starts))
-        found, cost, better = jax.vmap(solve, (0, None, None, None, 0))(keys, x, theta, data, sites)
+        keys = jax.random.split(key, search.slots)
+        found, cost, better = jax.vmap(solve, (0, None, None, None, None, 0))(keys, starts, x, theta, data, sites)
         rank = jnp.argsort(jnp.argsort(cost))[:, None]
         owner = jnp.full(num_sites, search.slots).at[sites].min(jnp.where(inner, rank, search.slots))
         target = jnp.where(inner & (owner[sites] == rank), sites, num_sites)
@@ -157,6 +157,6 @@ def compile_engine(engine: Engine, data: Data, theta: Float[np.ndarray, " p"]) -
         "finish": engine.finish.lower(data, key, x, at),
     }
     if engine.search is not None:
-        stages["search"] = engine.search.lower(data, key, x, at, firsts)
+        stages["search"] = engine.search.lower(data, key, jnp.asarray(1, jnp.int32), x, at, firsts)
     made = {name: lowered.compile() for name, lowered in stages.items()}
     return engine._replace(**made), time.perf_counter() - began
