@@ -77,7 +77,7 @@ class Judge:
         finally:
             for host in hosts:
                 host.close()
-        returns, costs, lengths = (np.stack(values) for values in zip(*played, strict=True))
+        returns, costs, lengths = (jnp.asarray(np.stack(values)) for values in zip(*played, strict=True))
         return EpisodeTotals(returns=returns, costs=costs, length=lengths)
 
 
