@@ -24,7 +24,7 @@ from awavo.results.trajectory_scores import score
 from awavo.tasks.lorenz96 import CLIMATE_MEAN, CLIMATE_STD, REGIMES, TIME_STEP, twin_experiment
 
 FROZEN = {"members": 80, "radius": 6.0, "inflation": 1.03, "start_spread": 1.0}
-GRID = {"members": (40, 80), "radius": (4.0, 6.0, 9.0), "inflation": (1.0, 1.03, 1.06), "start_spread": (1.0,)}
+GRID = {"members": (80, 160), "radius": (9.0, 12.0, 16.0), "inflation": (1.0, 1.02), "start_spread": (1.0,)}
 
 
 def tendency(x: np.ndarray) -> np.ndarray:

@@ -63,6 +63,7 @@ class OrpoDrConfig:
         "plain", "critics' hidden layers, as they are or standardized", choices=("plain", "standardized")
     )
     discount: float = setting(0.99, "discount gamma of the critics", low=0.0, high=0.99999)
+    backup_steps: int = setting(1, "stored steps n before a target bootstraps", low=1, high=1_000)
     actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
     critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)
     polyak: float = setting(0.01, "averaging rate of the target critics", low=0.0, high=1.0)

@@ -51,9 +51,12 @@ def test_actor_prefers_what_the_branch_asks_for(branch):
     assert (logits[1] > logits[0] + 0.5) if branch == "feasible" else (logits[0] > logits[1] + 0.5)
 
 
-def test_truncation_bootstraps_and_termination_does_not():
+@pytest.mark.parametrize("steps", [1, 3])
+def test_truncation_bootstraps_and_termination_does_not(steps):
     """Reward 1 in a one-state world is worth 1 / (1 - gamma) through time limits, 1 where steps terminate."""
-    config = dataclasses.replace(CONFIG, discount=0.9, num_updates=1500, critic_lr=3e-3, polyak=0.05, value_scale=5.0)
+    config = dataclasses.replace(
+        CONFIG, discount=0.9, num_updates=1500, critic_lr=3e-3, polyak=0.05, value_scale=5.0, backup_steps=steps
+    )
     programs = compiled(orpo_dr, config, SPEC)
     value = jax.jit(lambda critic: critic.all_actions(jnp.zeros((1, 3)))[..., 0, :].mean())
     values = {}

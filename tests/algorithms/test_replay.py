@@ -49,3 +49,27 @@ def test_only_stored_rows_are_drawn():
 def test_continuous_actions():
     spec = SPEC._replace(action_space=Box((-1.0,) * 3, (1.0,) * 3))
     assert empty_replay(spec, 8).data.action.shape == (8, 3)
+
+
+def test_looking_ahead_stops_at_the_end_of_episode_and_rollout():
+    """Against a loop over single rows, with terminations and truncations at random places."""
+    steps, envs, n, gamma = 9, 4, 4, 0.9
+    rng = np.random.default_rng(0)
+    terminated, truncated = rng.random((2, steps, envs)) < 0.15
+    made = rollout(0, steps, envs)._replace(terminated=jnp.asarray(terminated), truncated=jnp.asarray(truncated))
+    ahead = add(empty_replay(SPEC, steps * envs, n), made, gamma, n).data.ahead
+    reached = set()
+    for t in range(steps):
+        for e in range(envs):
+            total, k = np.zeros(2), t
+            for k in range(t, min(t + n, steps)):
+                total += gamma ** (k - t) * np.array([made.reward[k, e], made.costs[k, e, 0]])
+                if terminated[k, e] or truncated[k, e]:
+                    break
+            row = t * envs + e
+            reached.add(k - t)
+            np.testing.assert_allclose(ahead.signals[row], total, rtol=1e-5)
+            np.testing.assert_array_equal(ahead.obs[row], made.next_obs[k, e])
+            assert bool(ahead.terminated[row]) == terminated[k, e]
+            np.testing.assert_allclose(ahead.discount[row], gamma ** (k - t + 1), rtol=1e-6)
+    assert reached == {0, 1, 2, 3}

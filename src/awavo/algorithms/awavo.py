@@ -206,17 +206,18 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         every = dynamics.predict(model, jnp.broadcast_to(obs, (config.num_members, *obs.shape)), action)
         member = jax.random.categorical(member_key, model.log_weights(), shape=(num,))
         guess = jax.tree.map(lambda x: x[member, jnp.arange(num)], every)
-        return ring.Transitions(
+        rows = ring.Transitions(
             obs,
             action,
             jnp.concatenate([guess.reward[:, None], guess.costs], -1),
             guess.next_obs + guess.std * jax.random.normal(next_key, obs.shape),
             jax.random.bernoulli(end_key, guess.terminated),
         )
+        return rows if batch.ahead is None else ring.one_step(rows, config.discount)
 
     def identify(key: Array, state: AwavoState, rollout: Rollout):
         """Line 4: judge the members on transitions they have not seen, then train them on all stored ones."""
-        replay = ring.add(state.orpo.replay, rollout)
+        replay = ring.add(state.orpo.replay, rollout, config.discount, config.backup_steps)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs))
         model, judged = assess(dynamics, state.model, *flat)
         model = dynamics.observe(model, rollout.obs, rollout.reward, rollout.costs, rollout.next_obs)

@@ -8,6 +8,7 @@ One call of `learn` is one pass of the algorithm:
     2  feasible  <=>  J_g,i <= b_i + tau_c for all i
     3  for each gradient step
     4      Z^i  <- quantile Huber step towards  h_i + gamma (1 - terminated) Zbar^i(s', a'),  a' ~ pi(.|s'),  all i
+           (with `backup_steps` n > 1: the n stored steps' discounted sum, and Zbar^i after them)
     5      pi   <- ascend  E[ w_r log p(O_r|s,a) + sum_i w_i log p(O_gi|s,a) ] + eta H(pi)
     6      Zbar <- Polyak average
 
@@ -146,7 +147,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         zero = jnp.zeros((), jnp.int32)
         return OrpoDrState(
             learner,
-            ring.empty_replay(spec, config.replay_capacity),
+            ring.empty_replay(spec, config.replay_capacity, config.backup_steps),
             running_statistics(spec.obs_dim),
             SignalBounds(jnp.zeros(num_signals), jnp.full(num_signals, 1e-3)),
             empty_window(config.window, spec.num_costs),
@@ -206,7 +207,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         return state, info
 
     def observe(state: OrpoDrState, rollout: Rollout) -> OrpoDrState:
-        memory = ring.add(state.replay, rollout)
+        memory = ring.add(state.replay, rollout, config.discount, config.backup_steps)
         signals = jnp.concatenate([rollout.reward[..., None], rollout.costs], -1).reshape(-1, num_signals)
         bounds = SignalBounds(
             jnp.minimum(state.bounds.low, signals.min(0)), jnp.maximum(state.bounds.high, signals.max(0))
@@ -226,12 +227,13 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         if imagine is not None:
             imagined = imagine(jax.random.fold_in(key, 1), batch, learner.actor)
             batch = jax.tree.map(lambda real, more: jnp.concatenate([real, more]), batch, imagined)
-        obs = normalize(state.obs_stats, batch.obs)
-        next_obs = normalize(state.obs_stats, batch.next_obs)
+        ahead = batch.ahead or ring.one_step(batch, config.discount).ahead
+        assert ahead is not None
+        obs, next_obs = (normalize(state.obs_stats, x) for x in (batch.obs, ahead.obs))
 
         next_action = learner.actor(next_obs).sample(next_key)
         next_quantiles = learner.target_critic(next_obs, next_action)
-        targets = bellman_targets(batch.signals, next_quantiles, batch.terminated, config.discount)
+        targets = bellman_targets(ahead.signals, next_quantiles, ahead.terminated, ahead.discount)
         if config.clip_targets == "on":
             low, high = return_bounds(state.bounds, config)
             targets = jnp.clip(targets, low[:, None], high[:, None])

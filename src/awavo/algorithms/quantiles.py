@@ -24,10 +24,14 @@ def midpoints(num_quantiles: int) -> Float[Array, " M"]:
 
 
 def bellman_targets(
-    signals: Float[Array, "B S"], next_quantiles: Float[Array, "B S M"], terminated: Bool[Array, " B"], discount: float
+    signals: Float[Array, "B S"],
+    next_quantiles: Float[Array, "B S M"],
+    terminated: Bool[Array, " B"],
+    discount: Float[Array, " B"] | float,
 ) -> Float[Array, "B S M"]:
     """Y = h + gamma * (1 - terminated) * Z(s', a'): truncation bootstraps, termination does not."""
-    return signals[..., None] + discount * jnp.where(terminated[:, None, None], 0.0, next_quantiles)
+    later = jnp.where(terminated[:, None, None], 0.0, next_quantiles)
+    return signals[..., None] + jnp.broadcast_to(discount, terminated.shape)[:, None, None] * later
 
 
 def quantile_huber(

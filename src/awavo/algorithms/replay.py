@@ -10,7 +10,16 @@ from jaxtyping import Array, Float, Int
 
 from awavo.types import Discrete, EnvSpec, Rollout
 
-__all__ = ["Replay", "Transitions", "add", "empty_replay", "sample"]
+__all__ = ["Ahead", "Replay", "Transitions", "add", "empty_replay", "look_ahead", "one_step", "sample"]
+
+
+class Ahead(NamedTuple):
+    """What followed within n steps: discounted sums, the last state, whether it was terminal, gamma^steps."""
+
+    signals: Float[Array, "N 1+C"]
+    obs: Float[Array, "N d"]
+    terminated: Array
+    discount: Float[Array, " N"]
 
 
 class Transitions(NamedTuple):
@@ -21,6 +30,7 @@ class Transitions(NamedTuple):
     signals: Float[Array, "N 1+C"]
     next_obs: Float[Array, "N d"]
     terminated: Array
+    ahead: Ahead | None = None
 
 
 class Replay(NamedTuple):
@@ -30,21 +40,55 @@ class Replay(NamedTuple):
     added: Int[Array, ""]
 
 
-def empty_replay(spec: EnvSpec, capacity: int) -> Replay:
-    """Allocate a ring of `capacity` transitions."""
+def empty_replay(spec: EnvSpec, capacity: int, steps: int = 1) -> Replay:
+    """Allocate a ring of `capacity` transitions; with `steps` > 1 it also holds what followed within as many."""
     if isinstance(spec.action_space, Discrete):
         action = jnp.zeros(capacity, jnp.int32)
     else:
         action = jnp.zeros((capacity, spec.action_space.dim))
     obs = jnp.zeros((capacity, spec.obs_dim))
     data = Transitions(obs, action, jnp.zeros((capacity, 1 + spec.num_costs)), jnp.copy(obs), jnp.zeros(capacity, bool))
-    return Replay(data, jnp.zeros((), jnp.int32))
+    if steps > 1:
+        data = one_step(data, 1.0)
+    return Replay(jax.tree.map(jnp.copy, data), jnp.zeros((), jnp.int32))
 
 
-def add(replay: Replay, rollout: Rollout) -> Replay:
-    """Append all T * E transitions of a rollout, overwriting the oldest; the capacity must be a multiple of T * E."""
+def one_step(rows: Transitions, discount: float) -> Transitions:
+    """Rows that look no further than their next state."""
+    return rows._replace(
+        ahead=Ahead(rows.signals, rows.next_obs, rows.terminated, jnp.full(rows.terminated.shape, discount))
+    )
+
+
+def look_ahead(rows: Transitions, truncated: Array, steps: int, discount: float) -> Transitions:
+    """Rows `[T, E, ..]` in order of time that look `steps` ahead, or to the end of their episode or of the rollout."""
+    found = one_step(rows, discount).ahead
+    assert found is not None
+    over = rows.terminated | truncated
+    alive = ~over
+    for k in range(1, steps):
+        later = jax.tree.map(lambda x, k=k: jnp.concatenate([x[k:], jnp.zeros_like(x[:k])]), (rows, over))
+        alive = alive & (jnp.arange(over.shape[0]) + k < over.shape[0])[:, None]
+        row, row_over = later
+        found = Ahead(
+            found.signals + jnp.where(alive[..., None], found.discount[..., None] * row.signals, 0.0),
+            jnp.where(alive[..., None], row.next_obs, found.obs),
+            jnp.where(alive, row.terminated, found.terminated),
+            jnp.where(alive, found.discount * discount, found.discount),
+        )
+        alive = alive & ~row_over
+    return rows._replace(ahead=found)
+
+
+def add(replay: Replay, rollout: Rollout, discount: float = 1.0, steps: int = 1) -> Replay:
+    """Append all T * E transitions of a rollout, overwriting the oldest; the capacity must be a multiple of T * E.
+
+    `discount` and `steps` are for a ring that looks ahead.
+    """
     signals = jnp.concatenate([rollout.reward[..., None], rollout.costs], -1)
     rows = Transitions(rollout.obs, rollout.action, signals, rollout.next_obs, rollout.terminated)
+    if steps > 1:
+        rows = look_ahead(rows, rollout.truncated, steps, discount)
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
     capacity = replay.data.obs.shape[0]
     size = rows.obs.shape[0]
