@@ -129,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", choices=("quick", "full"), default="quick")
     parser.add_argument("--tasks", nargs="+", help="default: all of the budget")
     parser.add_argument("--algos", nargs="+", help="default: all of the budget")
+    parser.add_argument("--labels", nargs="+", help="of figures other than learning: such as FT1-awavo (default: all)")
     parser.add_argument("--seeds", type=int, help="seeds 0 to N - 1 (default: the budget's)")
     parser.add_argument("--seeds-per-job", type=int, help="default: all seeds in one job")
     parser.add_argument("--seed-axis", choices=("auto", "map", "vmap"), default="auto")
@@ -136,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the jobs that are left and stop")
     parser.add_argument("--quiet", action="store_true", help="one line for each job")
     args = parser.parse_args(arguments)
+    from awavo.reproduce.budgets import check_names
     from awavo.reproduce.plans import plan_jobs
 
     asked = {"seeds": args.seeds, "tasks": args.tasks, "algos": args.algos, "seeds_per_job": args.seeds_per_job}
@@ -143,6 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--tasks and --algos are for the figure 'learning'")
     try:
         jobs = plan_jobs(args.figure, args.budget, **asked)
+        labels = check_names(args.labels, list(dict.fromkeys(job.label for job in jobs)), "label")
+        jobs = [job for job in jobs if job.label in labels]
         left = missing_jobs(jobs, args.out)
         print(f"{len(jobs) - len(left)} of {len(jobs)} jobs are finished, {len(left)} are left", flush=True)
         if args.list:
