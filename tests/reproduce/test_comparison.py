@@ -9,6 +9,7 @@ from made_up import learning_result
 from awavo.reproduce.claims import CONFIRMED, REFUTED, UNDECIDED, check_claims
 from awavo.reproduce.comparison import compare_task, difference, good_steps, settled_steps
 from awavo.reproduce.entries import load_entries, read_results
+from awavo.reproduce.jobs import Job
 from awavo.reproduce.learning_text import answer, claims_text
 from awavo.reproduce.scores import pool_scores
 
@@ -126,11 +127,16 @@ def test_blocks_of_seeds_are_put_together_once(write):
 def test_settings_of_the_budget_come_first(write):
     old = learning_result("cartpole", "awavo", [1.0] * 10, family="cartpole-awavo-old")
     new = learning_result("cartpole", "awavo", [2.0] * 5, family="cartpole-awavo-new")
+    old["rows"][0]["settings"], new["rows"][0]["settings"] = {"margin": 0.3}, {"margin": 0.1, "gone": 1}
     folder = write(old, new)
-    entries, notes = load_entries(read_results(folder, "learning"), ["cartpole-awavo-new"])
+    settings = {"task": "cartpole", "algo": "awavo", "steps": 1000, "cost_limits": [30, 10]}
+    job = Job("learning", "x", {**settings, "options": {"margin": 0.1, "added": 2}}, (0,))
+    entries, notes = load_entries(read_results(folder, "learning"), [job])
     assert entries[0].final.returns[0] == 2.0
-    assert any("'cartpole-awavo-old' was left out" in note for note in notes)
-    entries, notes = load_entries(read_results(folder, "learning"), ["another"])
+    assert notes == ["cartpole, awavo: 'cartpole-awavo-old' was left out for 'cartpole-awavo-new'."]
+    other = Job("learning", "x", {**settings, "options": {"margin": 0.2}}, (0,))
+    entries, notes = load_entries(read_results(folder, "learning"), [other])
+    assert entries[0].final.returns[0] == 1.0
     assert any("other settings than those of this budget: awavo on cartpole" in note for note in notes)
 
 

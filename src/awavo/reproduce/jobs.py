@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the jobs of a figure that are not finished, one after the other."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    parser = argparse.ArgumentParser(prog="python -m awavo.reproduce.jobs", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m awavo.reproduce.jobs", description="Run the jobs of a figure.")
     parser.add_argument("figure", choices=list(FIGURES))
     parser.add_argument("--budget", choices=("quick", "full"), default="quick")
     parser.add_argument("--tasks", nargs="+", help="default: all of the budget")
