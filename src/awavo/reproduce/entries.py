@@ -115,7 +115,9 @@ def _same_settings(row: Mapping[str, Any], job: Job) -> bool:
     known = own.keys() & wanted["options"].keys()
     return (
         (row["task"], row["algo"]) == (wanted["task"], wanted["algo"])
-        and 0 <= row["env_steps_per_seed"] - wanted["steps"] < int(own.get("num_envs", 1)) * int(own.get("rollout_length", 1))
+        and 0
+        <= row["env_steps_per_seed"] - wanted["steps"]
+        < int(own.get("num_envs", 1)) * int(own.get("rollout_length", 1))
         and limits == [float(limit) for limit in wanted["cost_limits"]]
         and all(own[key] == wanted["options"][key] for key in known)
     )

@@ -89,7 +89,7 @@ def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, *
     began = time.perf_counter()
     row = load(FIGURES[job.figure].run)(job.settings, job.seeds, on_progress=on_progress, **options)
     result = {
-        "command": command_line(),
+        "command": _command(),
         "commit": source_commit(),
         "device": device_info(),
         "jax": jax.__version__,
@@ -107,6 +107,12 @@ def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, *
     write_atomically(path, json.dumps(result) + "\n")
     jax.clear_caches()
     return path
+
+
+def _command() -> str:
+    """The command as typed, without the paths of this machine."""
+    words = [Path(word).name if word.startswith(("/", "~")) else word for word in command_line().split(" ")]
+    return " ".join(["python -m awavo.reproduce.jobs", *words[1:]] if words[0] == "jobs.py" else words)
 
 
 def write_atomically(path: Path, text: str) -> None:
