@@ -145,3 +145,11 @@ def test_scores_of_violating_seeds_are_zero(write):
     facts = {"cartpole": FACTS}
     assert pool_scores(found[:1], facts)[0].iqm.value == pytest.approx(1.0)
     assert pool_scores(found[1:], facts)[0].iqm.value == 0.0
+
+
+def test_half_of_the_seeds_decide_the_steps(write):
+    half = compared(write, learning_result("cartpole", "awavo", [100.0] * 5 + [10.0] * 5)).standings[0]
+    assert half.good.value == half.settled == 1000.0
+    fewer = compared(write, learning_result("cartpole", "awavo", [100.0] * 4 + [10.0] * 6)).standings[0]
+    assert math.isinf(fewer.good.value)
+    assert math.isinf(fewer.settled)
