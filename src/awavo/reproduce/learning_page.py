@@ -114,7 +114,7 @@ def _charts(comparison: TaskComparison) -> list[dict[str, Any]]:
     best = max(float(s.entry.final.returns.max()) for s in comparison.standings)
     levels = np.linspace(best - 0.98 * abs(best), best, 60)
     series = [_line(s.entry, _levels(s.entry, levels, comparison.tolerance)) for s in comparison.standings]
-    title = "Steps of the median seed until within limits at a return"
+    title = "Steps until half of the seeds have been within limits at a return"
     charts.append({**_chart(comparison, "levels", title, "return", series, None), "log_x": False, "log_y": True})
     for index, name in enumerate(entry.cost_names):
         charts.append(_scatter(comparison, index, name))
