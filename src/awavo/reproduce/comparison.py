@@ -103,11 +103,10 @@ def compare_task(entries: Sequence[Entry], facts: Mapping[str, Any]) -> TaskComp
 
 
 def difference(first: Floats, second: Floats) -> Estimate:
-    """Estimate mean(first) - mean(second) of independent runs, with a 95% bootstrap-t-like expanded interval."""
+    """Estimate mean(first) - mean(second) of independent runs: the 95% intervals of both means, added in squares."""
     value = float(first.mean() - second.mean())
     if min(len(first), len(second)) < 2:
         return Estimate(value, -math.inf, math.inf, min(len(first), len(second)), "no interval: one run")
-    # Each mean's interval is widened for its few runs; independent errors add in squares.
     a, b = mean_estimate(first), mean_estimate(second)
     low = math.hypot(a.value - a.low, b.high - b.value)
     high = math.hypot(a.high - a.value, b.value - b.low)

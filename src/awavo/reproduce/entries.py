@@ -87,7 +87,7 @@ def load_entries(results: Iterable[Mapping[str, Any]], wanted: Sequence[Job] = (
     for result in results:
         for row in result["rows"]:
             if "evaluation" in row and "task" in row:
-                variant = _variant(row, result)
+                variant = str(result.get("job", {}).get("variant", ""))
                 family = result.get("job", {}).get("family") or f"{row['task']}-{row['algo']}-{result['path'].stem}"
                 key = (row["task"], row["algo"], variant)
                 families.setdefault(key, {}).setdefault(family, []).append((row, result))
@@ -121,11 +121,6 @@ def _same_settings(row: Mapping[str, Any], job: Job) -> bool:
         and limits == [float(limit) for limit in wanted["cost_limits"]]
         and all(own[key] == wanted["options"][key] for key in known)
     )
-
-
-def _variant(row: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """The changed settings that make an ablation, as text; empty for the method as it is."""
-    return str(result.get("job", {}).get("variant", ""))
 
 
 def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[Any, Any]]) -> Entry:
