@@ -8,6 +8,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "AWaVO"
+html_static_path = ["_static"]
 exclude_patterns = ["_build", "*_results.md"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

@@ -225,7 +225,7 @@ class Reproduce:
         Positional[str],
         arg(metavar="FIGURE|all", help="learning, flight, interpretation, convergence, lorenz, ablation, or all"),
     ]
-    budget: Annotated[str, arg(help="quick (2 CPU cores, less than an hour) or full (10 seeds, a GPU)")] = "quick"
+    budget: Annotated[str, arg(help="quick (for 2 CPU cores) or full (10 seeds, a GPU)")] = "quick"
     seeds: Annotated[int | None, arg(help="number of seeds (default: the budget's)")] = None
     engine: Annotated[str, arg(help="local, or ray (extra 'ray'): one task a seed on a Ray cluster")] = "local"
     out: Annotated[Path | None, arg(help="folder; results found in it are kept (default runs/reproduce-BUDGET)")] = None

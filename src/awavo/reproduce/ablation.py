@@ -24,7 +24,7 @@ WHOLE = "as it is"
 
 def collect(task: Task) -> Finding:
     """Every variant against the method as it is."""
-    entries, notes = load_entries(task.results, [job.family for job in task.jobs])
+    entries, notes = load_entries(task.results, task.jobs)
     facts = tasks_table()
     name = entries[0].task
     standings = compare_task([entry for entry in entries if entry.task == name], facts[name]).standings

@@ -2,8 +2,8 @@
 
 A *seed* is within limits if the mean of every cost over its evaluation episodes is at most the limit plus the smallest
 tolerance used on the task. A *method* is within limits if at least half of its seeds are. A seed is *good* at a
-checkpoint if it is within limits and its return is at least the task's threshold; the steps of a method are the median
-over seeds of the first such checkpoint, a seed that never is counting as infinite.
+checkpoint if it is within limits and its return is at least the task's threshold; the steps of a method are those
+after which half of its seeds have been good (the lower median of the first such checkpoint; never counts as infinite).
 """
 
 from __future__ import annotations
@@ -103,11 +103,10 @@ def compare_task(entries: Sequence[Entry], facts: Mapping[str, Any]) -> TaskComp
 
 
 def difference(first: Floats, second: Floats) -> Estimate:
-    """Estimate mean(first) - mean(second) of independent runs, with a 95% bootstrap-t-like expanded interval."""
+    """Estimate mean(first) - mean(second) of independent runs: the 95% intervals of both means, added in squares."""
     value = float(first.mean() - second.mean())
     if min(len(first), len(second)) < 2:
         return Estimate(value, -math.inf, math.inf, min(len(first), len(second)), "no interval: one run")
-    # Each mean's interval is widened for its few runs; independent errors add in squares.
     a, b = mean_estimate(first), mean_estimate(second)
     low = math.hypot(a.value - a.low, b.high - b.value)
     high = math.hypot(a.high - a.value, b.value - b.low)
@@ -172,8 +171,8 @@ def _good(entry: Entry, point: Point, threshold: float, tolerance: float) -> NDA
 
 
 def _median(values: Floats) -> float:
-    """The upper median: with half of the seeds at infinity it is infinite."""
-    return float(np.sort(values)[len(values) // 2])
+    """The lower median: finite if at least half of the values are."""
+    return float(np.sort(values)[(len(values) - 1) // 2])
 
 
 def _median_estimate(values: Floats) -> Estimate:
@@ -182,6 +181,6 @@ def _median_estimate(values: Floats) -> Estimate:
     if num == 1:
         return Estimate(value, math.nan, math.nan, 1, "no interval: one run")
     rows = np.random.default_rng(_SEED).integers(0, num, (_RESAMPLES, num))
-    draws = np.sort(np.sort(values[rows], axis=1)[:, num // 2])
+    draws = np.sort(np.sort(values[rows], axis=1)[:, (num - 1) // 2])
     low, high = draws[round(0.025 * _RESAMPLES)], draws[round(0.975 * _RESAMPLES) - 1]
     return Estimate(value, float(low), float(high), num, "median, 95% percentile bootstrap")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from awavo.errors import InputError, MissingExtraError
-from awavo.reproduce.jobs import Job, Progress, run_job
+from awavo.errors import AwavoError, InputError, MissingExtraError
+from awavo.reproduce.jobs import Job, Progress, run_job, write_atomically
 
 __all__ = ["ENGINES", "check_engine", "run_jobs"]
 
 RETRIES = 5
 """How often a job is started again after its worker was lost."""
+GPU_SHARE = 0.25
+"""Part of a GPU that one seed asks for, where the cluster has any."""
 
 
 def _local(jobs: Sequence[Job], out: Path, on_progress: Progress) -> Iterator[tuple[Job, float]]:
@@ -34,8 +37,10 @@ def _ray(jobs: Sequence[Job], out: Path, on_progress: Progress) -> Iterator[tupl
     """
     ray = _import_ray()
     if not ray.is_initialized():
+        os.environ.setdefault("RAY_worker_niceness", "0")  # jobs are the work, not the background
         ray.init(log_to_driver=False, include_dashboard=False, logging_level="ERROR")
-    task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(_work)
+    gpus = GPU_SHARE if ray.cluster_resources().get("GPU") else 0
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=False)(_work)
     running = {task.remote(asdict(job)): (job, time.perf_counter()) for job in jobs}
     on_progress(f"{len(running)} jobs handed to {len(ray.nodes())} Ray node(s)")
     try:
@@ -43,14 +48,19 @@ def _ray(jobs: Sequence[Job], out: Path, on_progress: Progress) -> Iterator[tupl
             done, _ = ray.wait(list(running), num_returns=1, timeout=1.0)
             for future in done:
                 job, began = running.pop(future)
-                text = ray.get(future)
-                from awavo.reproduce.jobs import write_atomically
-
-                write_atomically(job.path(out), text)
+                write_atomically(job.path(out), _result(ray, future, job))
                 yield job, time.perf_counter() - began
     finally:
         for future in running:
             ray.cancel(future, force=True)
+
+
+def _result(ray: Any, future: Any, job: Job) -> str:
+    try:
+        return ray.get(future)
+    except ray.exceptions.RayError as error:
+        last = str(error).strip().splitlines()[-1]
+        raise AwavoError(f"job '{job.name}' failed on the cluster: {last}. Finished jobs are kept.") from error
 
 
 def _work(fields: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from awavo.errors import InputError
+from awavo.reproduce.jobs import Job
 from awavo.results.statistics import mean_estimate
 
 __all__ = ["Band", "Entry", "Point", "device_text", "load_entries", "read_results"]
@@ -76,25 +77,29 @@ def read_results(folder: Path, figure: str) -> list[dict[str, Any]]:
     return found
 
 
-def load_entries(results: Iterable[Mapping[str, Any]], wanted: Sequence[str] = ()) -> tuple[list[Entry], list[str]]:
+def load_entries(results: Iterable[Mapping[str, Any]], wanted: Sequence[Job] = ()) -> tuple[list[Entry], list[str]]:
     """Entries of the results, and notes on what was left out.
 
-    Where several families (settings) of one task, algorithm and variant are there, the one named in `wanted` counts,
-    else the one with the most seeds.
+    Where several families (settings) of one task, algorithm and variant are there, one with the settings of a `wanted`
+    job counts, else the one with the most seeds.
     """
     families: dict[tuple[str, str, str], dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]]] = {}
     for result in results:
         for row in result["rows"]:
             if "evaluation" in row and "task" in row:
-                variant = _variant(row, result)
+                variant = str(result.get("job", {}).get("variant", ""))
                 family = result.get("job", {}).get("family") or f"{row['task']}-{row['algo']}-{result['path'].stem}"
                 key = (row["task"], row["algo"], variant)
                 families.setdefault(key, {}).setdefault(family, []).append((row, result))
     entries, notes, foreign = [], [], []
     for (task, algo, variant), choices in families.items():
-        order = sorted(choices, key=lambda f: (f in wanted, sum(row["seeds"] for row, _ in choices[f])), reverse=True)
+        ranks = {
+            family: (any(_same_settings(blocks[0][0], job) for job in wanted), sum(row["seeds"] for row, _ in blocks))
+            for family, blocks in choices.items()
+        }
+        order = sorted(choices, key=lambda family: ranks[family], reverse=True)
         entries.append(_entry(task, algo, variant, order[0], choices[order[0]]))
-        if wanted and order[0] not in wanted:
+        if wanted and not ranks[order[0]][0]:
             foreign.append(f"{algo} on {task}{f' ({variant})' if variant else ''}")
         notes += [f"{task}, {algo}: '{family}' was left out for '{order[0]}'." for family in order[1:]]
     if foreign:
@@ -102,9 +107,20 @@ def load_entries(results: Iterable[Mapping[str, Any]], wanted: Sequence[str] = (
     return entries, notes
 
 
-def _variant(row: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """The changed settings that make an ablation, as text; empty for the method as it is."""
-    return str(result.get("job", {}).get("variant", ""))
+def _same_settings(row: Mapping[str, Any], job: Job) -> bool:
+    """Whether a row was made with a job's steps, limits and settings; settings that only one of them knows are new."""
+    wanted = job.settings
+    limits = [float(cost["limit"]) for cost in row["evaluation"]["greedy"]["costs"].values()]
+    own: dict[str, Any] = {key: list(v) if isinstance(v, tuple) else v for key, v in row.get("settings", {}).items()}
+    known = own.keys() & wanted["options"].keys()
+    return (
+        (row["task"], row["algo"]) == (wanted["task"], wanted["algo"])
+        and 0
+        <= row["env_steps_per_seed"] - wanted["steps"]
+        < int(own.get("num_envs", 1)) * int(own.get("rollout_length", 1))
+        and limits == [float(limit) for limit in wanted["cost_limits"]]
+        and all(own[key] == wanted["options"][key] for key in known)
+    )
 
 
 def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[Any, Any]]) -> Entry:

@@ -53,13 +53,13 @@ def _against_paper(flights: Sequence[str], rows: Mapping[tuple[str, str], Mappin
     """The paper: on the real vehicle AWaVO slightly outperforms PCPO."""
     found = []
     for flight in flights:
-        pair = [rows.get((flight, policy)) for policy in ("awavo", "pcpo")]
-        if pair[0] is None or pair[1] is None:
+        own, other = rows.get((flight, "awavo")), rows.get((flight, "pcpo"))
+        if own is None or other is None:
             continue
-        gap = difference(np.array(pair[0]["returns"]), np.array(pair[1]["returns"]))
-        kept = [2 * int(_within(row).sum()) >= len(row["returns"]) for row in pair]
-        better = gap.low > 0 and kept[0]
-        verdict = "confirmed" if better else "not confirmed" if gap.high < 0 or not kept[0] else "undecided"
+        gap = difference(np.array(own["returns"]), np.array(other["returns"]))
+        kept = 2 * int(_within(own).sum()) >= len(own["returns"])
+        better = gap.low > 0 and kept
+        verdict = "confirmed" if better else "not confirmed" if gap.high < 0 or not kept else "undecided"
         found.append(f"on {flight} {verdict} (return of AWaVO less that of PCPO {format_estimate(gap)})")
     if not found:
         return "**Against the paper.** PCPO was not flown: its comparison with AWaVO cannot be judged."
@@ -124,7 +124,9 @@ def _draw(figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> 
         if limit is not None:
             axis.axhline(limit, color=LIMIT_COLOR, linestyle=(0, (5, 3)), linewidth=1.2)
             axis.set_yscale("symlog", linthresh=1.0)
+            axis.set_ylim(bottom=-0.3, top=2.5 * max(limit, axis.get_ylim()[1]))
     axes[0].set_yscale("symlog", linthresh=10.0)
+    axes[0].margins(y=0.12)
     handles, labels = axes[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     figure.legend(list(unique.values()), list(unique), loc="outside upper center", ncols=3)

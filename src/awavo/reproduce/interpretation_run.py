@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from awavo.explain.flight import at_mark, flight_params, fly
@@ -61,5 +62,5 @@ def run_interpretation(
 
 def _at(influence: np.ndarray, time: np.ndarray, params: Any, mark: int) -> list[float | None]:
     """Mean influence of both factors within half a second of a reference state; None if it is not passed."""
-    near = np.asarray(at_mark(time, params, mark))
+    near = np.asarray(at_mark(jnp.asarray(time), params, mark))
     return influence[near].mean(0).tolist() if near.any() else [None, None]

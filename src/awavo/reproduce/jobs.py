@@ -89,7 +89,7 @@ def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, *
     began = time.perf_counter()
     row = load(FIGURES[job.figure].run)(job.settings, job.seeds, on_progress=on_progress, **options)
     result = {
-        "command": command_line(),
+        "command": _command(),
         "commit": source_commit(),
         "device": device_info(),
         "jax": jax.__version__,
@@ -109,6 +109,12 @@ def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, *
     return path
 
 
+def _command() -> str:
+    """The command as typed, without the paths of this machine."""
+    words = [Path(word).name if word.startswith(("/", "~")) else word for word in command_line().split(" ")]
+    return " ".join(["python -m awavo.reproduce.jobs", *words[1:]] if words[0] == "jobs.py" else words)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a temporary file beside the target, flush it to the disk and rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,11 +130,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the jobs of a figure that are not finished, one after the other."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    parser = argparse.ArgumentParser(prog="python -m awavo.reproduce.jobs", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m awavo.reproduce.jobs", description="Run the jobs of a figure.")
     parser.add_argument("figure", choices=list(FIGURES))
     parser.add_argument("--budget", choices=("quick", "full"), default="quick")
     parser.add_argument("--tasks", nargs="+", help="default: all of the budget")
     parser.add_argument("--algos", nargs="+", help="default: all of the budget")
+    parser.add_argument("--labels", nargs="+", help="of figures other than learning: such as FT1-awavo (default: all)")
     parser.add_argument("--seeds", type=int, help="seeds 0 to N - 1 (default: the budget's)")
     parser.add_argument("--seeds-per-job", type=int, help="default: all seeds in one job")
     parser.add_argument("--seed-axis", choices=("auto", "map", "vmap"), default="auto")
@@ -136,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the jobs that are left and stop")
     parser.add_argument("--quiet", action="store_true", help="one line for each job")
     args = parser.parse_args(arguments)
+    from awavo.reproduce.budgets import check_names
     from awavo.reproduce.plans import plan_jobs
 
     asked = {"seeds": args.seeds, "tasks": args.tasks, "algos": args.algos, "seeds_per_job": args.seeds_per_job}
@@ -143,6 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--tasks and --algos are for the figure 'learning'")
     try:
         jobs = plan_jobs(args.figure, args.budget, **asked)
+        labels = check_names(args.labels, list(dict.fromkeys(job.label for job in jobs)), "label")
+        jobs = [job for job in jobs if job.label in labels]
         left = missing_jobs(jobs, args.out)
         print(f"{len(jobs) - len(left)} of {len(jobs)} jobs are finished, {len(left)} are left", flush=True)
         if args.list:

@@ -31,7 +31,7 @@ def compare_all(entries: Sequence[Entry]) -> list[TaskComparison]:
 def collect(task: Task) -> Finding:
     """Everything that the learning results say."""
     results = [{**result, "rows": [r for r in result["rows"] if r.get("algo") in METHODS]} for result in task.results]
-    entries, notes = load_entries(results, [job.family for job in task.jobs])
+    entries, notes = load_entries(results, task.jobs)
     comparisons = compare_all(entries)
     pooled = pool_scores(comparisons, tasks_table())
     verdicts = check_claims(comparisons)

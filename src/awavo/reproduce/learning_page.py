@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from awavo.reproduce.entries import Entry
 from awavo.reproduce.learning_text import answer_sentences, bounded_steps
 from awavo.reproduce.names import ALGO_COLORS, ALGO_NAMES, TASK_NAMES
 from awavo.reproduce.scores import LEVELS, Pooled
+from awavo.results.charts import round_numbers
 from awavo.results.outcome import format_estimate, format_number
 from awavo.results.statistics import mean_estimate
 
@@ -114,7 +115,7 @@ def _charts(comparison: TaskComparison) -> list[dict[str, Any]]:
     best = max(float(s.entry.final.returns.max()) for s in comparison.standings)
     levels = np.linspace(best - 0.98 * abs(best), best, 60)
     series = [_line(s.entry, _levels(s.entry, levels, comparison.tolerance)) for s in comparison.standings]
-    title = "Steps of the median seed until within limits at a return"
+    title = "Steps until half of the seeds have been within limits at a return"
     charts.append({**_chart(comparison, "levels", title, "return", series, None), "log_x": False, "log_y": True})
     for index, name in enumerate(entry.cost_names):
         charts.append(_scatter(comparison, index, name))
@@ -206,5 +207,5 @@ def _pooled(pooled: Sequence[Pooled]) -> dict[str, Any] | None:
     return {"chart": chart, "rows": rows, "tasks": tasks}
 
 
-def _round(values: list[float]) -> list[float | None]:
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in map(float, values)]
+def _round(values: Iterable[float]) -> list[float | None]:
+    return round_numbers(np.asarray(list(values), float))

@@ -56,7 +56,7 @@ def draw_scores(figure: Figure, comparisons: Sequence[TaskComparison], pooled: S
             axis.plot(steps, levels, **_look(standing.entry.algo))
         axis.axhline(comparison.threshold, color="#55616f", linestyle=":", linewidth=1.0)
         name = TASK_NAMES.get(comparison.task, comparison.task)
-        axis.set(xscale="log", xlabel="steps (median seed)", ylabel="return within limits", title=name)
+        axis.set(xscale="log", xlabel="steps of half of the seeds", ylabel="return within limits", title=name)
         _label_steps(axis)
     if pooled:
         _iqm_bars(axes[-2], pooled)

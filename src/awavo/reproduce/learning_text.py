@@ -49,7 +49,7 @@ def answer_sentences(comparison: TaskComparison) -> list[str]:
     level = f"{comparison.threshold:g} ({comparison.why})"
     soon = sorted(comparison.standings, key=lambda s: s.good.value)
     listed = "; ".join(f"{_name(s)} {bounded_steps(s)}" for s in soon)
-    parts.append(f"Steps until a seed is within limits with a return of {level}, median over seeds: {listed}.")
+    parts.append(f"Steps until half of the seeds have been within limits with a return of {level}: {listed}.")
     if own is not None:
         parts.append(_sooner(comparison))
     return [part for part in parts if part]

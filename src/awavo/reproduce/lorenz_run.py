@@ -40,7 +40,7 @@ def run_lorenz(
         if compile_s is None:
             engine, compile_s = compile_engine(engine, data, system.theta)
         began = time.perf_counter()
-        *_, (belief, _text) = assimilate(engine, data, first_stand(data, system.theta))
+        belief = list(assimilate(engine, data, first_stand(data, system.theta)))[-1][0]
         assert isinstance(belief, Belief)
         scores["solve_s"].append(time.perf_counter() - began)
         found = score(belief.mean, belief.std, twin.truth, ~twin.seen, belief.draws)

@@ -39,6 +39,14 @@ class Task:
         kept = [r for r in self.results if r["job"]["family"] in wanted or r["job"]["label"] not in labels]
         return [row for result in kept for row in result["rows"]]
 
+    @property
+    def foreign(self) -> list[str]:
+        """Labels whose results were made with other settings than this budget's; learning results say it themselves."""
+        wanted = {job.family for job in self.jobs}
+        kept = [r["job"] for r in self.results if "job" in r and r["job"]["figure"] not in ("learning", "ablation")]
+        own = {job["label"] for job in kept if job["family"] in wanted}
+        return sorted({job["label"] for job in kept} - own)
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -78,6 +86,8 @@ def write_finding(task: Task, finding: Finding) -> list[Path]:
     parts += (
         [f"> {task.unfinished} of {len(task.jobs)} jobs of this budget are not finished."] if task.unfinished else []
     )
+    if task.foreign:
+        finding.notes.append(f"made with other settings than those of this budget: {', '.join(task.foreign)}.")
     parts += [finding.text, finding.table, *(f"Note: {note}" for note in finding.notes)]
     parts += [f"![{spec.title}]({picture.name}.png)" for picture in finding.pictures]
     parts += ["Where these figures come from:", "```text\n" + "\n".join(lines) + "\n```"]
@@ -104,7 +114,8 @@ def provenance_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
     for result in results:
         seeds = sorted({s for row in result["rows"] for s in row.get("seed_numbers", range(row.get("seeds", 0)))})
         span = f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}" if seeds else "no seeds"
-        lines[f"{result.get('command')}   # commit {result.get('commit')}, {span}, {device_text(result)}"] = None
+        command = str(result.get("command")).replace("jobs.py ", "python -m awavo.reproduce.jobs ", 1)
+        lines[f"{command}   # commit {result.get('commit')}, {span}, {device_text(result)}"] = None
     return list(lines)
 
 

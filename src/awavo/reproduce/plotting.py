@@ -11,32 +11,17 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from awavo.results.plots import COLORS, DASHES, LIMIT_COLOR, STYLE
+
 __all__ = ["COLORS", "DASHES", "LIMIT_COLOR", "new_figure", "save"]
 
-COLORS = ("#0b62c4", "#c2500c", "#0b7a5c", "#8a3fae", "#8a6300", "#0a7790", "#b0256b", "#4b5766")
-DASHES = ("-", "--", ":", "-.")
-LIMIT_COLOR = "#b3261e"
-_STYLE: dict[Any, Any] = {
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e3e7ec",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "axes.titlesize": 9.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "awavo",
-}
+TITLES: dict[Any, Any] = {"axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left"}
 
 
 @contextmanager
 def new_figure(width: float, height: float) -> Iterator[Figure]:
     """A figure in the house style, without a window."""
-    with rc_context(_STYLE):
+    with rc_context({**STYLE, **TITLES}):
         figure = Figure(figsize=(width, height), layout="constrained", dpi=160)
         FigureCanvasAgg(figure)
         yield figure
@@ -47,7 +32,7 @@ def save(figure: Figure, base: Path, about: str) -> list[Path]:
     figure.supxlabel(about.replace("$", r"\$"), fontsize=6.0, color="#55616f", x=0.01, ha="left")
     base.parent.mkdir(parents=True, exist_ok=True)
     paths = [base.with_name(f"{base.name}.svg"), base.with_name(f"{base.name}.png")]
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure.savefig(paths[0], metadata={"Description": about, "Creator": "AWaVO", "Date": None})
         figure.savefig(paths[1], metadata={"Description": about, "Software": "AWaVO"})
     return paths

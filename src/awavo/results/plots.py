@@ -20,12 +20,12 @@ from awavo.results.curves import Curve, learning_curve
 from awavo.results.outcome import device_text
 from awavo.results.store import RunData
 
-__all__ = ["learning_figure", "provenance", "save_figure"]
+__all__ = ["COLORS", "DASHES", "LIMIT_COLOR", "STYLE", "learning_figure", "provenance", "save_figure"]
 
-_COLORS = ("#0b62c4", "#c2500c", "#0b7a5c", "#8a3fae", "#8a6300", "#0a7790", "#b0256b", "#4b5766")
-_DASHES = ("-", "--", ":", "-.")
-_LIMIT = "#b3261e"
-_STYLE: dict[Any, Any] = {
+COLORS = ("#0b62c4", "#c2500c", "#0b7a5c", "#8a3fae", "#8a6300", "#0a7790", "#b0256b", "#4b5766")
+DASHES = ("-", "--", ":", "-.")
+LIMIT_COLOR = "#b3261e"
+STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -45,7 +45,7 @@ def learning_figure(runs: Sequence[RunData], *, per_seed: bool = True, caption: 
         raise InputError("learning_figure got no runs: give at least one.")
     group = compare_group(runs)
     panels = [("return", "Return"), *((f"cost_{name}", f"Cost: {name}") for name in group.limits)]
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(3.3 * len(panels), 3.3 if caption else 2.8), layout="constrained", dpi=200)
         FigureCanvasAgg(figure)
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -68,7 +68,7 @@ def save_figure(figure: Figure, out: str | os.PathLike[str], runs: Sequence[RunD
         base = base.with_suffix("")
     paths = [base.with_name(f"{base.name}.png"), base.with_name(f"{base.name}.svg")]
     try:
-        with rc_context(_STYLE):
+        with rc_context(STYLE):
             figure.savefig(paths[0], metadata={"Description": text, "Software": "AWaVO"})
             figure.savefig(paths[1], metadata={"Description": text, "Creator": "AWaVO", "Date": None})
     except OSError as error:
@@ -91,11 +91,11 @@ def _panel(axis: Axes, group: Group, column: str, title: str, per_seed: bool) ->
     for index, row in enumerate(group.rows):
         curve = learning_curve(row.run, column)
         limit = curve.limit
-        _draw(axis, curve, _COLORS[index % len(_COLORS)], _DASHES[index % 4], _literal(row.label), per_seed)
+        _draw(axis, curve, COLORS[index % len(COLORS)], DASHES[index % 4], _literal(row.label), per_seed)
     if limit is not None:
-        axis.axhline(limit, color=_LIMIT, linestyle=(0, (5, 3)), linewidth=1.2)
+        axis.axhline(limit, color=LIMIT_COLOR, linestyle=(0, (5, 3)), linewidth=1.2)
         corner = axis.get_yaxis_transform()
-        style = {"color": _LIMIT, "ha": "left", "va": "bottom", "fontsize": 8}
+        style = {"color": LIMIT_COLOR, "ha": "left", "va": "bottom", "fontsize": 8}
         axis.text(0.02, limit, f"limit {limit:g}", transform=corner, **style)
     axis.set_title(_literal(title), loc="left", fontsize=9.5, fontweight="bold")
     axis.set_xlabel("environment steps")

@@ -1,0 +1,126 @@
+"""Make docs/reproduce_results.md, docs/figures/reproduce_* and the README's table of the committed results.
+
+    python benchmarks/reproduce_report.py [benchmarks/results/reproduce]
+
+Reads result files of `awavo.reproduce.jobs` below the folder. What is missing there (a task and algorithm, an ablation)
+is filled in from the results of benchmarks/learning.py, which have the same format.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from awavo.reproduce.budgets import tasks_table
+from awavo.reproduce.comparison import TaskComparison
+from awavo.reproduce.entries import load_entries, read_results
+from awavo.reproduce.figures import FIGURES, load
+from awavo.reproduce.jobs import missing_jobs
+from awavo.reproduce.learning import METHODS, compare_all
+from awavo.reproduce.learning_text import bounded_steps
+from awavo.reproduce.names import ALGO_NAMES, TASK_NAMES
+from awavo.reproduce.outputs import Finding, Task, provenance_lines, write_finding
+from awavo.reproduce.page import write_page
+from awavo.reproduce.plans import plan_jobs
+from awavo.results.outcome import format_estimate
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks/results"
+OLDER = [RESULTS / "awavo/cartpole.json", RESULTS / "awavo/acrobot.json"]
+OLDER += [RESULTS / f"baselines/{name}.json" for name in ("cartpole", "cartpole_crpo", "acrobot", "paets")]
+ABLATIONS = {
+    "full": "as it is", "noplan": "no planning", "one": "one member", "noim": "no imagined transitions",
+    "random": "random slices", "linear": "linear slices", "kl": "KL", "hard": "hard switch",
+}  # fmt: skip
+MARKS = ("<!-- reproduce -->", "<!-- end reproduce -->")
+
+
+def learning_results(folder: Path) -> list[dict]:
+    results = [r for r in read_results(folder, "learning") if "job" in r]
+    there = {(row["task"], row["algo"]) for result in results for row in result["rows"]}
+    for path in OLDER:
+        content = json.loads(path.read_text())
+        rows = [r for r in content["rows"] if r["algo"] in METHODS and (r["task"], r["algo"]) not in there]
+        results += [{**content, "rows": rows, "path": path}] if rows else []
+    return results
+
+
+def ablation_results(folder: Path) -> list[dict]:
+    results = read_results(folder, "ablation")
+    there = {result["job"]["variant"] for result in results}
+    for stem, variant in ABLATIONS.items():
+        if variant not in there:
+            path = RESULTS / f"awavo/ablations/cartpole_{stem}.json"
+            job = {"figure": "ablation", "label": stem, "family": stem, "variant": variant}
+            results.append({**json.loads(path.read_text()), "job": job, "path": path})
+    return results
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / "reproduce"
+    found: dict[str, tuple[Task, Finding]] = {}
+    parts = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, spec in FIGURES.items():
+            readers = {"learning": learning_results, "ablation": ablation_results}
+            results = readers.get(name, lambda f, n=name: read_results(f, n))(folder)
+            if not results:
+                continue
+            jobs = plan_jobs(name, "full")
+            task = Task(name, "full", results, jobs, Path(scratch), len(missing_jobs(jobs, folder)))
+            finding = load(spec.collect)(task)
+            write_finding(task, finding)
+            found[name] = (task, finding)
+            parts.append(section(task, finding))
+        page = write_page(found, "full", ROOT / "docs/_static/reproduce.html")
+    (ROOT / "docs/reproduce_results.md").write_text("\n\n".join(parts) + "\n")
+    entries, _ = load_entries(found["learning"][0].results, found["learning"][0].jobs)
+    write_readme(compare_all(entries))
+    print(f"docs/reproduce_results.md, README.md, {page} ({page.stat().st_size / 1e3:.0f} kB)")
+
+
+def section(task: Task, finding: Finding) -> str:
+    """One figure for the docs: text, table, pictures, where it comes from."""
+    spec = FIGURES[task.figure]
+    lines = [f"### {spec.title} ({spec.paper})", finding.text, finding.table]
+    lines += [f"Note: {note}" for note in finding.notes]
+    for picture in finding.pictures:
+        for kind in ("svg", "png"):
+            target = ROOT / f"docs/figures/reproduce_{task.figure}_{picture.name}.{kind}"
+            shutil.copyfile(task.out / task.figure / f"{picture.name}.{kind}", target)
+        name = f"figures/reproduce_{task.figure}_{picture.name}.png"
+        lines.append(f"```{{image}} {name}\n:alt: {spec.title}\n```")
+    lines.append("```text\n" + "\n".join(provenance_lines(task.results)) + "\n```")
+    return "\n\n".join(line for line in lines if line)
+
+
+def write_readme(comparisons: list[TaskComparison]) -> None:
+    """The short table between the marks of the README."""
+    head = ["task (limits)", "method", "steps a seed", "return", "costs", "seeds within", "steps until good"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for comparison in comparisons:
+        for number, standing in enumerate(comparison.standings):
+            entry = standing.entry
+            limits = ", ".join(f"{limit:g}" for limit in entry.limits)
+            name = ALGO_NAMES.get(entry.algo, entry.algo)
+            place = standing is comparison.leader or entry.algo in comparison.tied()
+            cells = [f"{TASK_NAMES[entry.task]} ({limits})" if number == 0 else "", f"**{name}**" if place else name]
+            cells += [f"{entry.env_steps:,}", format_estimate(standing.mean)]
+            cells += [
+                ", ".join(map(format_estimate, standing.costs)),
+                f"{standing.feasible_seeds} of {len(entry.seeds)}",
+            ]
+            lines.append("| " + " | ".join([*cells, bounded_steps(standing)]) + " |")
+    good = ", ".join(f"{TASK_NAMES[c.task]} {tasks_table()[c.task]['threshold']:g}" for c in comparisons)
+    lines += ["", f"Bold: first or statistically tied within limits. Good: within limits with a return of {good}."]
+    path = ROOT / "README.md"
+    before, _, rest = path.read_text().partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    path.write_text(before + "\n".join([MARKS[0], *lines, MARKS[1]]) + after)
+
+
+if __name__ == "__main__":
+    main()

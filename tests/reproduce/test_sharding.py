@@ -1,0 +1,40 @@
+"""Seeds over two devices give what each seed gives by itself; the path needs jax, numpy, equinox and optax alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def found():
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    worker = Path(__file__).with_name("shard_worker.py")
+    done = subprocess.run([sys.executable, worker], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def test_seeds_on_two_devices_equal_seeds_alone(found):
+    assert found["devices"] == 2
+    both = found["rows"]["both"]
+    for index, alone in enumerate((found["rows"]["0"], found["rows"]["1"])):
+        for mine, other in zip(both["curve"], alone["curve"], strict=True):
+            assert mine["return"]["per_seed"][index] == other["return"]["per_seed"][0]
+        for mine, other in zip(both["checkpoints"], alone["checkpoints"], strict=True):
+            assert mine["return"]["per_seed"][index] == other["return"]["per_seed"][0]
+            for name in mine["costs"]:
+                assert mine["costs"][name]["per_seed"][index] == other["costs"][name]["per_seed"][0]
+    assert both["seed_axis"] == "vmap"
+
+
+def test_the_seeds_differ(found):
+    assert len(set(np.round(found["rows"]["both"]["curve"][-1]["return"]["per_seed"], 4))) == 2
+
+
+def test_jobs_are_listed_without_the_rest_of_the_package(found):
+    assert found["planned"] == 20
