@@ -23,7 +23,7 @@ from record import summarise, write
 from awavo.results.trajectory_scores import score
 from awavo.tasks.lorenz96 import CLIMATE_MEAN, CLIMATE_STD, REGIMES, TIME_STEP, twin_experiment
 
-FROZEN = {"members": 80, "radius": 6.0, "inflation": 1.03, "start_spread": 1.0}
+FROZEN = {"members": 160, "radius": 16.0, "inflation": 1.0, "start_spread": 1.0}
 GRID = {"members": (80, 160), "radius": (9.0, 12.0, 16.0), "inflation": (1.0, 1.02), "start_spread": (1.0,)}
 
 

@@ -29,6 +29,16 @@ def parts(name):
     return resolve(name, ALGORITHMS, "algorithm"), kind(**{k: v for k, v in SMALL.items() if k in names})
 
 
+@pytest.mark.parametrize("spec", [SPEC, CONTINUOUS], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_a_fresh_state_has_the_types_of_a_trained_one(name, spec):
+    """A weakly typed number becomes strong in the first update, and every program would be compiled twice."""
+    factory, settings = parts(name)
+    fresh = jax.eval_shape(factory(spec, settings).init, jax.random.key(0))
+    leaves = jax.tree_util.tree_leaves_with_path(fresh)
+    assert not [jax.tree_util.keystr(path) for path, leaf in leaves if leaf.weak_type]
+
+
 CASES = [(name, "discrete") for name in ALGORITHMS] + [("cpo", "continuous")]
 
 

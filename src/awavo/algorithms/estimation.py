@@ -119,7 +119,11 @@ def estimator(spec: EnvSpec, config: OnPolicyConfig) -> Estimator:
         )
         window = empty_window(config.window, spec.num_costs)
         return Estimates(
-            values, optimizer.init(values), running_statistics(spec.obs_dim), window, jnp.asarray(float(spec.horizon))
+            values,
+            optimizer.init(values),
+            running_statistics(spec.obs_dim),
+            window,
+            jnp.asarray(spec.horizon, jnp.float32),
         )
 
     def update(key: Array, estimates: Estimates, rollout: Rollout) -> tuple[Estimates, Batch, Array]:

@@ -55,29 +55,35 @@ def empty_replay(spec: EnvSpec, capacity: int, steps: int = 1) -> Replay:
 
 def one_step(rows: Transitions, discount: float) -> Transitions:
     """Rows that look no further than their next state."""
-    return rows._replace(
-        ahead=Ahead(rows.signals, rows.next_obs, rows.terminated, jnp.full(rows.terminated.shape, discount))
-    )
+    return rows._replace(ahead=_next(rows, discount))
+
+
+def _next(rows: Transitions, discount: float) -> Ahead:
+    return Ahead(rows.signals, rows.next_obs, rows.terminated, jnp.full(rows.terminated.shape, discount))
 
 
 def look_ahead(rows: Transitions, truncated: Array, steps: int, discount: float) -> Transitions:
     """Rows `[T, E, ..]` in order of time that look `steps` ahead, or to the end of their episode or of the rollout."""
-    found = one_step(rows, discount).ahead
-    assert found is not None
+    found = _next(rows, discount)
     over = rows.terminated | truncated
     alive = ~over
     for k in range(1, steps):
         later = jax.tree.map(lambda x, k=k: jnp.concatenate([x[k:], jnp.zeros_like(x[:k])]), (rows, over))
         alive = alive & (jnp.arange(over.shape[0]) + k < over.shape[0])[:, None]
         row, row_over = later
-        found = Ahead(
-            found.signals + jnp.where(alive[..., None], found.discount[..., None] * row.signals, 0.0),
-            jnp.where(alive[..., None], row.next_obs, found.obs),
-            jnp.where(alive, row.terminated, found.terminated),
-            jnp.where(alive, found.discount * discount, found.discount),
+        more = Ahead(
+            found.signals + found.discount[..., None] * row.signals,
+            row.next_obs,
+            row.terminated,
+            found.discount * discount,
         )
+        found = jax.tree.map(lambda new, old, kept=alive: _choose(kept, new, old), more, found)
         alive = alive & ~row_over
     return rows._replace(ahead=found)
+
+
+def _choose(kept: Array, new: Array, old: Array) -> Array:
+    return jnp.where(kept.reshape(kept.shape + (1,) * (new.ndim - kept.ndim)), new, old)
 
 
 def add(replay: Replay, rollout: Rollout, discount: float = 1.0, steps: int = 1) -> Replay:

@@ -70,7 +70,9 @@ def trpo_lagrangian(spec: EnvSpec, config: TrpoLagrangianConfig) -> Algorithm:
 
     def init(key: Array) -> TrpoLagrangianState:
         policy_key, value_key = jax.random.split(key)
-        controller = Controller(jnp.full(spec.num_costs, config.multiplier_initial), jnp.zeros(spec.num_costs))
+        controller = Controller(
+            jnp.full(spec.num_costs, config.multiplier_initial, jnp.float32), jnp.zeros(spec.num_costs)
+        )
         policy = initial_policy(policy_key, spec, config)
         return TrpoLagrangianState(policy, policy, estimation.init(value_key), controller)
 

@@ -75,7 +75,7 @@ def stochastic_policy(
     discrete = isinstance(space, Discrete)
     num_out = space.num if discrete else space.dim
     net = mlp(key, (obs_dim, *hidden, num_out), activation=activation, output_scale=0.01)
-    return StochasticPolicy(net, None if discrete else jnp.full(num_out, log_std), space)
+    return StochasticPolicy(net, None if discrete else jnp.full(num_out, log_std, jnp.float32), space)
 
 
 def kl_divergence(old: Categorical | Gaussian, new: Categorical | Gaussian) -> Float[Array, ...]:
