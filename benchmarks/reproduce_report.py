@@ -29,7 +29,7 @@ from awavo.results.outcome import format_estimate
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
-OLDER = [RESULTS / "awavo/cartpole.json", RESULTS / "awavo/acrobot.json"]
+OLDER = [RESULTS / "awavo/cartpole_again.json", RESULTS / "awavo/acrobot.json"]
 OLDER += [RESULTS / f"baselines/{name}.json" for name in ("cartpole", "cartpole_crpo", "acrobot", "paets")]
 ABLATIONS = {
     "full": "as it is", "noplan": "no planning", "one": "one member", "noim": "no imagined transitions",
