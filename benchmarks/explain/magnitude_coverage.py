@@ -23,7 +23,17 @@ from size_cases import CONFIG, TASKS, flight_cases
 
 from awavo.explain.calibration import NECESSITY, UNITS
 from awavo.explain.flight_planner import FACTORS
-from awavo.explain.intervals import LEVEL, PROBABILITY, Band, Scale, Stretch, alive, calibrate, calibrated_band
+from awavo.explain.intervals import (
+    LEVEL,
+    PROBABILITY,
+    Band,
+    Scale,
+    Stretch,
+    alive,
+    calibrate,
+    calibrated_band,
+    with_value,
+)
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.training.compilation import enable_cache
 
@@ -71,7 +81,7 @@ def judge(found: dict, factor: str, measure: str, stretches: list[Stretch]) -> d
     scale = SCALES[measure][factor]
     band, truth, flights = gather(found, factor, measure)
     kept = alive(band, truth, scale)
-    shown = calibrated_band(band, stretches, scale)
+    shown = with_value(calibrated_band(band, stretches, scale))
     held = inside(shown, truth)
     small = band.value < SCALES[measure]["wind"].edge
     groups = [held[kept & (flights == f)] for f in np.unique(flights[kept])]
@@ -81,7 +91,7 @@ def judge(found: dict, factor: str, measure: str, stretches: list[Stretch]) -> d
     for task in TASKS[factor]:
         part, part_truth, _ = gather(found, factor, measure, (task,))
         there = alive(part, part_truth, scale)
-        by_task[task] = float(inside(calibrated_band(part, stretches, scale), part_truth)[there].mean())
+        by_task[task] = float(inside(with_value(calibrated_band(part, stretches, scale)), part_truth)[there].mean())
     return {
         "coverage": float(held[kept].mean()),
         "coverage_interval_over_flights": np.quantile(drawn, [0.025, 0.975]).tolist(),

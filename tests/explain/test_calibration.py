@@ -11,7 +11,7 @@ from awavo.explain import flight_report
 from awavo.explain.calibration import NECESSITY, UNITS, calibration_for, load_calibration
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig
 from awavo.explain.flight_report import explain_log
-from awavo.explain.intervals import Band, Scale, Stretch, calibrate, calibrated_band, stretch_band
+from awavo.explain.intervals import Band, Scale, Stretch, calibrate, calibrated_band, stretch_band, with_value
 from awavo.explain.record import read_log
 from awavo.explain.summary import find_segments, not_judged, segment_text
 from awavo.results.explain_page import PageContent, write_explain_page
@@ -40,7 +40,7 @@ def test_the_stretch_reaches_the_magnitudes_and_what_is_said_of_them(asked, monk
         constants = known.measures[unit]
         for i, name in enumerate(FACTORS):
             band = Band(*(x[:, i, u] for x in raw.magnitude))
-            expected = calibrated_band(band, constants.stretch[name], constants.scale[name])
+            expected = with_value(calibrated_band(band, constants.stretch[name], constants.scale[name]))
             np.testing.assert_allclose(found.magnitude[unit].low[:, i], expected.low, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(found.magnitude[unit].high[:, i], expected.high, rtol=1e-4, atol=1e-4)
         assert np.abs(found.magnitude[unit].high - plain.magnitude[unit].high)[:, 0].max() > 1e-3
@@ -79,6 +79,9 @@ def test_magnitudes_are_not_cut_at_one_and_never_below_zero():
     narrow = stretch_band(band, Stretch(-3.0, -3.0), scale)
     assert min(narrow.low.min(), narrow.high.min()) >= 0.0
     assert np.all(narrow.low <= narrow.high)
+    held = with_value(stretch_band(Band(np.array([0.3, -0.1]), np.zeros(2), np.full(2, 0.3)), Stretch(0, -0.5), scale))
+    assert held.high.tolist() == [0.3, 0.0]
+    assert held.low.tolist() == [0.0, 0.0]
 
 
 def test_calibrating_in_a_unit_gives_the_level_for_small_and_large_values():

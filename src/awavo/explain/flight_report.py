@@ -23,7 +23,7 @@ from awavo.explain.flight_intervals import (
 )
 from awavo.explain.flight_model import FlightModel, motor_pwm
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
-from awavo.explain.intervals import Band, resampled_influences, resampled_necessity
+from awavo.explain.intervals import Band, resampled_influences, resampled_necessity, with_value
 from awavo.explain.magnitude import resampled_magnitudes
 from awavo.explain.measures import mean_parts, shapley, total_variation
 from awavo.explain.record import FlightLog
@@ -168,8 +168,9 @@ def _shown(log: FlightLog, names: tuple[str, ...], found: DecisionRow) -> tuple[
     if known is None:
         sizes = {unit: _clipped(band, None) for unit, band in sizes.items()}
         return _clipped(found.influence), _clipped(found.necessity), sizes, False
-    sizes = {unit: known.measures[unit].apply(band) for unit, band in sizes.items()}
-    return known.influence.apply(found.influence), known.measures[NECESSITY].apply(found.necessity), sizes, True
+    sizes = {unit: with_value(known.measures[unit].apply(band)) for unit, band in sizes.items()}
+    needed = with_value(known.measures[NECESSITY].apply(found.necessity))
+    return known.influence.apply(found.influence), needed, sizes, True
 
 
 def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, num_fans: int = 8) -> FlightExplanation:

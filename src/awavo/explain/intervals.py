@@ -23,6 +23,7 @@ from awavo.explain.measures import influences, num_factors, without
 __all__ = [
     "Band", "LEVEL", "PROBABILITY", "Scale", "Stretch", "alive", "calibrate", "calibrated_band", "conformal_stretch",
     "nested_draws", "quantile_band", "resampled_influences", "resampled_necessity", "reweigh", "stretch_band",
+    "with_value",
 ]  # fmt: skip
 
 LEVEL = 0.9
@@ -155,3 +156,9 @@ def stretch_band(band: Band, stretch: Stretch, scale: Scale = PROBABILITY) -> Ba
     low = np.clip(np.asarray(band.low) - stretch.low * below, 0.0, scale.top)
     high = np.clip(np.asarray(band.high) + stretch.high * above, 0.0, scale.top)
     return Band(band.value, np.minimum(low, high), np.maximum(low, high))
+
+
+def with_value(band: Band) -> Band:
+    """Widen bands that a stretch below 0 has moved past their own value, which is shown as 0 where it is below that."""
+    value = np.maximum(np.asarray(band.value), 0.0)
+    return Band(band.value, np.minimum(band.low, value), np.maximum(band.high, value))
