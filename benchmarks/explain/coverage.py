@@ -25,7 +25,7 @@ from flown import keep
 from awavo.explain.flight import flight_params, fly
 from awavo.explain.flight_intervals import measure_band, true_influence, uncertain_posteriors
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig
-from awavo.explain.intervals import NOTHING, Band, calibrate, calibrated_band, resampled_influences
+from awavo.explain.intervals import Band, alive, calibrate, calibrated_band, resampled_influences
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.training.compilation import enable_cache
 
@@ -70,11 +70,6 @@ def gather(found: dict, tasks: tuple[str, ...], index: int) -> tuple[Band, np.nd
 
 def inside(band: Band, truth: np.ndarray) -> np.ndarray:
     return (truth >= band.low) & (truth <= band.high)
-
-
-def alive(band: Band, truth: np.ndarray) -> np.ndarray:
-    """Cases in which there is something to judge: not zero on both sides."""
-    return np.maximum(band.high, truth) > NOTHING
 
 
 def score(found: dict, index: int, name: str, stretch) -> dict:
@@ -124,7 +119,10 @@ def main() -> None:
     if options.out:
         options.out.write_text(json.dumps({"stretch": stretches, "results": results, **made}, indent=1) + "\n")
     if options.calibration:
-        options.calibration.write_text(json.dumps({"stretch": stretches, **made}, indent=1) + "\n")
+        # What magnitude_coverage.py put there stays.
+        stored = json.loads(options.calibration.read_text()) if options.calibration.is_file() else {}
+        rest = {name: part for name, part in stored.items() if name == "measures"}
+        options.calibration.write_text(json.dumps({"stretch": stretches, **made, **rest}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

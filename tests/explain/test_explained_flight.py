@@ -9,6 +9,7 @@ from awavo.errors import InputError, UnknownNameError
 from awavo.explain.asking import ask_weights, flight_factor
 from awavo.explain.flight import at_mark, flight_params, fly
 from awavo.explain.intervals import (
+    PROBABILITY,
     Band,
     Stretch,
     calibrate,
@@ -117,7 +118,8 @@ def test_calibration_gives_the_level_on_fresh_cases():
     held = stretch_band(band, stretch)
     assert np.mean((truth >= held.low) & (truth <= held.high)) == pytest.approx(0.9, abs=0.02)
     assert np.mean((truth >= band.low) & (truth <= band.high)) < 0.6
-    apart = calibrated_band(band, calibrate(*cases(2000), edge=0.5), edge=0.5)
+    scale = PROBABILITY._replace(edge=0.5)
+    apart = calibrated_band(band, calibrate(*cases(2000), scale), scale)
     for part in (band.value < 0.5, band.value >= 0.5):
         assert np.mean(((truth >= apart.low) & (truth <= apart.high))[part]) == pytest.approx(0.9, abs=0.03)
     with pytest.raises(InputError, match="too few"):

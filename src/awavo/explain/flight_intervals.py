@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +12,12 @@ from jaxtyping import Array, Float
 from awavo.control.belief import Belief, draw_members
 from awavo.explain.flight import DecisionInputs
 from awavo.explain.flight_planner import ExplainedConfig, explained_planner, likelihoods
-from awavo.explain.intervals import LEVEL, Band, Stretch, nested_draws, quantile_band
+from awavo.explain.intervals import LEVEL, Band, nested_draws, quantile_band
 from awavo.explain.measures import coalition_weights, influences
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 
-__all__ = ["NUM_RESAMPLES", "Uncertain", "load_calibration", "measure_band", "true_influence", "uncertain_posteriors"]
+__all__ = ["NUM_RESAMPLES", "Uncertain", "measure_band", "true_influence", "uncertain_posteriors"]
 
 NUM_FORCES, NUM_RESAMPLES = 8, 24
 
@@ -74,12 +72,3 @@ def true_influence(
     planner = explained_planner(params, lissajous, config)
     scores = planner.score(key, inputs.body, inputs.time, known, inputs.particles, inputs.forest)
     return influences(coalition_weights(likelihoods(scores.signals, config), 1.0))
-
-
-def load_calibration() -> dict[str, Any] | None:
-    """Return the calibration that comes with the package, with its provenance; None where there is none."""
-    file = resources.files("awavo.explain").joinpath("calibration.json")
-    if not file.is_file():
-        return None
-    found = json.loads(file.read_text(encoding="utf-8"))
-    return {**found, "stretch": {name: [Stretch(**part) for part in parts] for name, parts in found["stretch"].items()}}

@@ -13,17 +13,17 @@ from jaxtyping import Array, Float
 
 from awavo.errors import InputError
 from awavo.explain.asking import ask_weights, flight_factor
+from awavo.explain.calibration import NECESSITY, UNITS, calibration_for
 from awavo.explain.flight import DecisionInputs
 from awavo.explain.flight_intervals import (
     NUM_RESAMPLES,
     Uncertain,
-    load_calibration,
     measure_band,
     uncertain_posteriors,
 )
 from awavo.explain.flight_model import FlightModel, motor_pwm
 from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
-from awavo.explain.intervals import Band, calibrated_band, resampled_influences, resampled_necessity
+from awavo.explain.intervals import Band, resampled_influences, resampled_necessity, with_value
 from awavo.explain.magnitude import resampled_magnitudes
 from awavo.explain.measures import mean_parts, shapley, total_variation
 from awavo.explain.record import FlightLog
@@ -32,11 +32,10 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 
 __all__ = [
-    "DecisionRow", "Fan", "FlightExplanation", "UNITS", "decision_points", "decision_program", "explain_log",
+    "DecisionRow", "Fan", "FlightExplanation", "decision_points", "decision_program", "explain_log",
 ]  # fmt: skip
 
 FAN_SIZE = 12
-UNITS = ("N", "rad/s", "us")
 # Resamples in each outer draw of a magnitude, which costs far more than an influence; factors of your own have one
 # outer draw, the belief itself, and more resamples of it.
 SIZE_RESAMPLES, OWN_SPREAD = 4, 8
@@ -53,7 +52,7 @@ class FlightExplanation(NamedTuple):
     """Time first, a band for each factor and decision.
 
     `necessity` is that of the plan with the largest weight. `magnitude` is by unit: N of thrust, rad/s of body rates,
-    microseconds of PWM; it is debiased, and so below 0 where noise outweighs it.
+    microseconds of PWM; its value is debiased, and so below 0 where noise outweighs it, its bounds never are.
     """
 
     names: tuple[str, ...]
@@ -158,31 +157,20 @@ def _fan_program(config: ExplainedConfig, names: tuple[str, ...]):
     return fan
 
 
-def _within_one(band: Band) -> Band:
-    return Band(band.value, np.clip(band.low, 0, 1), np.clip(band.high, 0, 1))
+def _clipped(band: Band, top: float | None = 1.0) -> Band:
+    return Band(band.value, np.clip(band.low, 0, top), np.clip(band.high, 0, top))
 
 
-def _calibrated(log: FlightLog, names: tuple[str, ...], band: Band) -> tuple[Band, bool]:
-    """Stretch the bands where the calibration was made for this planner and these factors."""
-    found = load_calibration()
-    same = found is not None and names == FACTORS and _plain(found["planner"]) == _plain(log.config)
-    if not same:
-        return _within_one(band), False
-    assert found is not None
-    columns = [
-        calibrated_band(Band(*(np.asarray(x)[:, i] for x in band)), found["stretch"][name])
-        for i, name in enumerate(names)
-    ]
-    return Band(*(np.stack([np.asarray(c[k]) for c in columns], 1) for k in range(3))), True
-
-
-def _plain(config: Any) -> list[Any]:
-    """The planner's settings as a list of numbers, from a NamedTuple or from JSON."""
-    values = list(config.values()) if isinstance(config, dict) else list(config)
-    flat: list[Any] = []
-    for value in values:
-        flat += _plain(value) if isinstance(value, dict | list | tuple) else [round(float(value), 9)]
-    return flat
+def _shown(log: FlightLog, names: tuple[str, ...], found: DecisionRow) -> tuple[Band, Band, dict[str, Band], bool]:
+    """Return influence, necessity and magnitudes as they are shown, stretched where the calibration holds for them."""
+    sizes = {unit: Band(*(x[..., u] for x in found.magnitude)) for u, unit in enumerate(UNITS)}
+    known = calibration_for(log.config, names)
+    if known is None:
+        sizes = {unit: _clipped(band, None) for unit, band in sizes.items()}
+        return _clipped(found.influence), _clipped(found.necessity), sizes, False
+    sizes = {unit: with_value(known.measures[unit].apply(band)) for unit, band in sizes.items()}
+    needed = with_value(known.measures[NECESSITY].apply(found.necessity))
+    return known.influence.apply(found.influence), needed, sizes, True
 
 
 def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, num_fans: int = 8) -> FlightExplanation:
@@ -197,7 +185,7 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
     program = decision_program(log.config, names)
     rows = [jax.device_get(program(jax.tree.map(jnp.asarray, d.inputs), params)) for d in chosen]
     found: DecisionRow = jax.tree.map(lambda *x: np.stack(x), *rows)
-    band, calibrated = _calibrated(log, names, found.influence)
+    influence, needed, sizes, calibrated = _shown(log, names, found)
     fan_program = _fan_program(log.config, names)
     fans = []
     for place in sorted({int(i) for i in np.linspace(0, len(chosen) - 1, min(num_fans, len(chosen)))}):
@@ -210,12 +198,12 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         names=names,
         numbers=np.array([d.number for d in chosen]),
         time=np.array([float(d.inputs.time) for d in chosen]),
-        influence=Band(*(np.asarray(x) for x in band)),
+        influence=influence,
         calibrated=calibrated,
         shares=found.shares,
         together=found.together,
-        necessity=_within_one(found.necessity),
-        magnitude={unit: Band(*(x[..., u] for x in found.magnitude)) for u, unit in enumerate(UNITS)},
+        necessity=needed,
+        magnitude=sizes,
         motors=found.motors,
         effective_size=found.effective_size,
         fans=fans,

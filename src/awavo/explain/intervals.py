@@ -2,8 +2,8 @@ r"""Intervals of a measure: the candidates are a sample, and the force itself is
 
 Outer: forces :math:`f_b \sim \mathcal N(\hat f, \Sigma_f)` in mirrored pairs, each with the posterior it would have
 given. Inner: Poisson counts :math:`n_k` on the candidates (bootstrap), which turn :math:`\pi(\tau_k)` into
-:math:`n_k \pi(\tau_k) / \sum_j n_j \pi(\tau_j)`. Quantiles over both give a raw band. That of an influence is then
-stretched by constants (downwards and upwards, for small and for large influences) from split-conformal calibration on
+:math:`n_k \pi(\tau_k) / \sum_j n_j \pi(\tau_j)`. Quantiles over both give a raw band. It is then stretched by
+constants (downwards and upwards, for small and for large values of each measure) from split-conformal calibration on
 simulated flights whose force is known.
 """
 
@@ -21,14 +21,29 @@ from awavo.errors import InputError
 from awavo.explain.measures import influences, num_factors, without
 
 __all__ = [
-    "Band", "LEVEL", "NOTHING", "Stretch", "calibrate", "calibrated_band", "conformal_stretch", "nested_draws",
-    "quantile_band", "resampled_influences", "resampled_necessity", "reweigh", "stretch_band",
+    "Band", "LEVEL", "PROBABILITY", "Scale", "Stretch", "alive", "calibrate", "calibrated_band", "conformal_stretch",
+    "nested_draws", "quantile_band", "resampled_influences", "resampled_necessity", "reweigh", "stretch_band",
+    "with_value",
 ]  # fmt: skip
 
 LEVEL = 0.9
-# Added to a band's half-widths before they are compared: a band of no width can still be off by rounding.
-FLOOR = 0.01
-EDGE, NOTHING = 0.1, 0.005
+
+
+class Scale(NamedTuple):
+    """What is small, in the unit of a measure.
+
+    `floor` is added to a band's half-widths before they are compared: a band of no width can still be off by rounding.
+    `edge` parts small values from large ones (0: they are calibrated together), below `nothing` there is nothing to
+    judge, `top` is the largest value.
+    """
+
+    floor: float
+    edge: float
+    nothing: float
+    top: float = float("inf")
+
+
+PROBABILITY = Scale(floor=0.01, edge=0.1, nothing=0.005, top=1.0)
 
 
 class Band(NamedTuple):
@@ -90,14 +105,16 @@ def quantile_band(value: Float[Array, "*n"], draws: Float[Array, " R *n"], level
     return Band(value, jnp.minimum(low, 2 * value - high), jnp.maximum(high, 2 * value - low))
 
 
-def _half_widths(band: Band) -> tuple[np.ndarray, np.ndarray]:
+def _half_widths(band: Band, floor: float) -> tuple[np.ndarray, np.ndarray]:
     value, low, high = (np.asarray(x, float) for x in band)
-    return value - low + FLOOR, high - value + FLOOR
+    return value - low + floor, high - value + floor
 
 
-def conformal_stretch(band: Band, truth: Float[np.ndarray, "*n"], level: float = LEVEL) -> Stretch:
+def conformal_stretch(
+    band: Band, truth: Float[np.ndarray, "*n"], scale: Scale = PROBABILITY, level: float = LEVEL
+) -> Stretch:
     """Calibrate on cases with known truth: the same share of them is allowed to lie below as above."""
-    below, above = _half_widths(band)
+    below, above = _half_widths(band, scale.floor)
     truth = np.asarray(truth, float)
     low = (np.asarray(band.low) - truth) / below
     high = (truth - np.asarray(band.high)) / above
@@ -108,27 +125,40 @@ def conformal_stretch(band: Band, truth: Float[np.ndarray, "*n"], level: float =
     return Stretch(*(float(np.quantile(x, rank, method="higher")) for x in (low, high)))
 
 
-def calibrate(band: Band, truth: Float[np.ndarray, "*n"], edge: float = EDGE, level: float = LEVEL) -> list[Stretch]:
-    """Calibrate small and large influences apart (Mondrian): with one stretch calm flights were over-covered.
+def alive(band: Band, truth: Float[np.ndarray, "*n"], scale: Scale = PROBABILITY) -> np.ndarray:
+    """Say in which cases there is something to judge: where both sides are 0, every interval holds the truth."""
+    return np.maximum(np.asarray(band.high), truth) > scale.nothing
 
-    Cases in which neither band nor truth is above `NOTHING` are left out: they are 0 on both sides and always covered.
+
+def calibrate(
+    band: Band, truth: Float[np.ndarray, "*n"], scale: Scale = PROBABILITY, level: float = LEVEL
+) -> list[Stretch]:
+    """Calibrate small and large values apart (Mondrian), on the cases that have something to judge.
+
+    With one stretch for all sizes, calm flights were over-covered and windy ones under-covered.
     """
-    value = np.asarray(band.value)
-    alive = np.maximum(np.asarray(band.high), truth) > NOTHING
-    parts = (alive & (value < edge), alive & (value >= edge))
-    return [conformal_stretch(Band(*(np.asarray(x)[part] for x in band)), truth[part], level) for part in parts]
+    kept = alive(band, truth, scale)
+    small = np.asarray(band.value) < scale.edge
+    parts = (kept & small, kept & ~small) if scale.edge > 0 else (kept, kept)
+    return [conformal_stretch(Band(*(np.asarray(x)[part] for x in band)), truth[part], scale, level) for part in parts]
 
 
-def calibrated_band(band: Band, stretches: Sequence[Stretch], edge: float = EDGE) -> Band:
+def calibrated_band(band: Band, stretches: Sequence[Stretch], scale: Scale = PROBABILITY) -> Band:
     """Stretch each band by the calibration of its size."""
-    below, above = (stretch_band(band, stretch) for stretch in stretches)
-    small = np.asarray(band.value) < edge
+    below, above = (stretch_band(band, stretch, scale) for stretch in stretches)
+    small = np.asarray(band.value) < scale.edge
     return Band(band.value, np.where(small, below.low, above.low), np.where(small, below.high, above.high))
 
 
-def stretch_band(band: Band, stretch: Stretch) -> Band:
-    """Apply a calibration; the result stays within [0, 1]."""
-    below, above = _half_widths(band)
-    low = np.clip(np.asarray(band.low) - stretch.low * below, 0.0, 1.0)
-    high = np.clip(np.asarray(band.high) + stretch.high * above, 0.0, 1.0)
+def stretch_band(band: Band, stretch: Stretch, scale: Scale = PROBABILITY) -> Band:
+    """Apply a calibration; the result stays within 0 and the scale's top."""
+    below, above = _half_widths(band, scale.floor)
+    low = np.clip(np.asarray(band.low) - stretch.low * below, 0.0, scale.top)
+    high = np.clip(np.asarray(band.high) + stretch.high * above, 0.0, scale.top)
     return Band(band.value, np.minimum(low, high), np.maximum(low, high))
+
+
+def with_value(band: Band) -> Band:
+    """Widen bands that a stretch below 0 has moved past their own value, which is shown as 0 where it is below that."""
+    value = np.maximum(np.asarray(band.value), 0.0)
+    return Band(band.value, np.minimum(band.low, value), np.maximum(band.high, value))

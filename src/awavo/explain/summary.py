@@ -172,7 +172,6 @@ def not_judged(log: FlightLog, found: FlightExplanation, replay: Mapping[str, An
         )
     elif not log.about.get("simulated"):
         notes.append("the intervals were calibrated in simulation, not on a vehicle")
-    notes.append("the intervals of magnitudes and of necessity are not calibrated: they show the spread alone")
     if "wind" in found.names:
         notes.append(
             "wind and the air pushed back by obstacles are one force to the estimator, and so one factor; a wrong mass "
