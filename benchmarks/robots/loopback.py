@@ -14,6 +14,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -55,6 +56,29 @@ class Vehicle:
         self.process.wait(10)
 
 
+class Pauses(threading.Thread):
+    """Measures how long this machine lets a process wait that asked for 5 ms: beyond a fifth of a second no link that
+    must answer within half a second can be judged.
+    """
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.longest_s, self._done = 0.0, threading.Event()
+
+    def run(self) -> None:
+        """Sleep and look at the clock until stopped."""
+        last = time.monotonic()
+        while not self._done.wait(0.005):
+            now = time.monotonic()
+            self.longest_s, last = max(self.longest_s, now - last), now
+
+    def stop(self) -> float:
+        """End and return the longest pause."""
+        self._done.set()
+        self.join()
+        return self.longest_s
+
+
 def free_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.bind(("127.0.0.1", 0))
@@ -92,6 +116,8 @@ def run(seconds: float) -> dict:
     policy(jnp.zeros(3), jnp.zeros(3), jnp.array([1.0, 0, 0, 0]), jnp.float32(0))
     config = LinkConfig(url=f"udpin://127.0.0.1:{port}")
     found: dict = {}
+    pauses = Pauses()
+    pauses.start()
     try:
         begin = time.monotonic()
         link = OffboardLink(config)
@@ -107,7 +133,8 @@ def run(seconds: float) -> dict:
             "received_hz": (after["setpoints"] - before["setpoints"]) / (after["time"] - before["time"]),
             "interval_ms": {q: float(np.percentile(gaps, q)) for q in (1, 50, 99, 100)},
             "call_us": {q: 1e6 * float(np.percentile(link.call_s, q)) for q in (50, 99, 100)},
-            "rms_error_m": float(np.sqrt(np.mean(np.square(errors[len(errors) // 4 :])))),
+            "rms_error_m": float(np.sqrt(np.mean(np.square(errors[len(errors) // 4 :])))) if errors else None,
+            "ended": link.ended,
             "mode": after["mode"],
         }
         time.sleep(config.hold_s + 1.0)
@@ -144,6 +171,7 @@ def run(seconds: float) -> dict:
         link.close()
         found["events"] = last["events"]
     finally:
+        found["longest_pause_s"] = pauses.stop()
         vehicle.close()
     return found
 

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("mavsdk")
 pytest.importorskip("pymavlink")
 
 from awavo.deploy.mavlink import LinkConfig, LinkError, OffboardLink
+from awavo.deploy.vehicle import SimulatedVehicle
 from awavo.errors import InputError, MissingExtraError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "robots" / "loopback.py"
@@ -24,9 +26,19 @@ def loopback():
     return module
 
 
+def on_time(loopback) -> dict:
+    """The loopback's findings on a machine that let it run: a link that must answer in half a second was not paused."""
+    for _ in range(3):
+        found = loopback.run(3.0)
+        if found["longest_pause_s"] < 0.2:
+            return found
+    pytest.skip(f"the machine paused the link for {found['longest_pause_s']:.2f} s in each of three flights")
+
+
 def test_stream_stall_cut_and_kill(loopback, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(SCRIPT.parents[2] / "src"))
-    found = loopback.run(3.0)
+    found = on_time(loopback)
+    assert found["stream"]["ended"] is None
     assert found["stream"]["mode"] == "offboard"
     assert found["stream"]["received_hz"] > 50
     assert found["stream"]["rms_error_m"] < 0.3
@@ -38,6 +50,14 @@ def test_stream_stall_cut_and_kill(loopback, monkeypatch):
     assert found["kill"]["setpoints_after"] == 0
     assert found["kill"]["upright"] > 0.95
     assert 1.0 < found["kill"]["height_m"] < 2.0
+
+
+def test_a_ready_vehicle_does_not_stop_to_compile(loopback):
+    """A first tick that changed the types of the state would compile while telemetry stands still."""
+    vehicle = SimulatedVehicle(loopback.free_port())
+    before = jax.tree.map(jax.typeof, (vehicle.body, vehicle.loop))
+    vehicle.tick()
+    assert jax.tree.map(jax.typeof, (vehicle.body, vehicle.loop)) == before
 
 
 def test_nobody_there(loopback):

@@ -47,7 +47,7 @@ def hovering(position: Float[Array, "3 ..."], params: QuadrotorParams) -> Body:
     """At rest, level, with the rotors carrying the weight."""
     zero = jnp.zeros_like(position)
     one = jnp.ones_like(position[:1])
-    rotors = jnp.broadcast_to(hover_speed(params), (4, *position.shape[1:]))
+    rotors = jnp.broadcast_to(hover_speed(params), (4, *position.shape[1:])).astype(position.dtype)
     return Body(position, zero, jnp.concatenate([one, zero]), zero, rotors)
 
 
