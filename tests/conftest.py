@@ -1,6 +1,8 @@
 """Shared settings: small programs, one cache of compiled code for all tests, arrays checked by shape."""
 
+import fcntl
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,6 +29,24 @@ def _compilation_cache():
     from awavo.training.compilation import enable_cache
 
     enable_cache()
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """`once(name, make)`: the folder that `make(folder)` filled, made by one of the test processes and read by all."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def folder_of(name: str, make: Callable[[Path], object]) -> Path:
+        folder, made = root / name, root / f"{name}.made"
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                make(folder)
+                made.touch()
+        return folder
+
+    return folder_of
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_the_actor_alone_needs_no_planner(case, step):
 
 @pytest.mark.parametrize(
     "options",
-    [dict(planning="off"), dict(num_members=1), dict(metric="kl"), dict(slices="random", degree=1, rectify="hard")],
+    [dict(planning="off"), dict(metric="kl", num_members=1), dict(slices="random", degree=1, rectify="hard")],
     ids=lambda o: next(iter(o)),
 )
 def test_every_ablation_runs(options):

@@ -24,10 +24,13 @@ CHROMIUM = next(
 
 
 @pytest.fixture(scope="module")
-def explained(record, tmp_path_factory):
-    out = tmp_path_factory.mktemp("explained")
-    code = main(["explain", str(record), "--out", str(out), "--every", "4", "--threshold", "0.02"])
-    return code, out
+def explained(record, once):
+    def make(folder):
+        code = main(["explain", str(record), "--out", str(folder / "out"), "--every", "4", "--threshold", "0.02"])
+        (folder / "code").write_text(str(code))
+
+    folder = once("explained", make)
+    return int((folder / "code").read_text()), folder / "out"
 
 
 def test_the_record_is_explained(explained):

@@ -15,14 +15,17 @@ SMALL = dict(
 
 
 @pytest.fixture(scope="module")
-def certified(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "cartpole"
-    config = awavo.configure(
-        "cartpole", steps=512, seeds=2, cost_limits=(150.0, 150.0), task_options={"horizon": 30}, **SMALL
-    )
-    awavo.train(config, out)
-    code = main(["certify", str(out), "--episodes", "60", "--json"])
-    return out, code
+def certified(once):
+    def make(folder):
+        config = awavo.configure(
+            "cartpole", steps=512, seeds=2, cost_limits=(150.0, 150.0), task_options={"horizon": 30}, **SMALL
+        )
+        awavo.train(config, folder / "cartpole")
+        code = main(["certify", str(folder / "cartpole"), "--episodes", "60", "--json"])
+        (folder / "code").write_text(str(code))
+
+    folder = once("certified", make)
+    return folder / "cartpole", int((folder / "code").read_text())
 
 
 def test_record_page_and_exit_code(certified):

@@ -1,5 +1,7 @@
 """The engine: weights, temperature, moving measures, and posteriors that are known exactly."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +71,8 @@ def test_probabilities_reach_their_target_and_stay_on_the_simplex():
         target = jnp.asarray(rng.dirichlet(np.ones(atoms), 5), jnp.float32)
         defining = Polynomial(3)
         slices = jax.random.normal(KEY, (6, defining.num_coefficients(atoms)))
-        moved, _ = move_probabilities(start, target, slices, defining=defining, num_steps=steps)
+        move = jax.jit(partial(move_probabilities, defining=defining, num_steps=steps))
+        moved, _ = move(start, target, slices)
         np.testing.assert_allclose(moved.sum(1), 1, rtol=1e-5)
         np.testing.assert_allclose(moved, target, atol=1e-3)
 

@@ -1,8 +1,7 @@
 """Result files on disk."""
 
-import json
-
 import pytest
+from made_up import write_results
 
 
 @pytest.fixture
@@ -10,10 +9,7 @@ def write(tmp_path):
     """Write results as files and return their folder."""
 
     def write_all(*results):
-        for number, result in enumerate(results):
-            path = tmp_path / "jobs" / f"{result['job']['family']}-n{number}.json"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(result))
+        write_results(tmp_path, *results)
         return tmp_path
 
     return write_all

@@ -1,5 +1,7 @@
 """Result files made up for tests, in the format that jobs write."""
 
+import json
+
 import numpy as np
 
 LIMITS = {
@@ -9,6 +11,14 @@ LIMITS = {
 }
 
 HEAD = {"command": "made up", "commit": "abc", "device": {"kind": "cpu", "cpu": "made up", "cores": 2}}
+
+
+def write_results(folder, *results):
+    """Write results as job files below a folder."""
+    for number, result in enumerate(results):
+        path = folder / "jobs" / f"{result['job']['family']}-n{number}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result))
 
 
 def summary(returns, costs, limits, env_steps=0):

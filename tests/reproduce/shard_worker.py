@@ -21,6 +21,7 @@ import jax  # noqa: E402
 import awavo.reproduce.jobs  # noqa: E402
 import awavo.reproduce.plans  # noqa: E402
 from awavo.reproduce.training import run_learning  # noqa: E402
+from awavo.training.compilation import enable_cache  # noqa: E402
 
 SETTINGS = {
     "task": "cartpole",
@@ -34,6 +35,7 @@ SETTINGS = {
 }
 
 if __name__ == "__main__":
+    enable_cache()
     rows = {
         name: run_learning(SETTINGS, seeds, axis="vmap") for name, seeds in (("both", [0, 1]), ("0", [0]), ("1", [1]))
     }

@@ -7,7 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from made_up import learning_result
+from made_up import learning_result, write_results
 
 from awavo import cli
 
@@ -22,34 +22,38 @@ pytestmark = [
 ]
 
 
-def _open(folder, query="", *options):
-    homes = {name: str(folder) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
+def _open(page, tmp_path, home, query="", *options):
+    homes = {name: str(home) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--window-size=1200,900"),
         *("--disable-background-networking", "--disable-component-update", "--disable-extensions"),
-        *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=3000", f"--user-data-dir={folder}/browser"),
-        *("--dump-dom", *options, f"file://{folder}/report.html{query}"),
+        *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=3000", f"--user-data-dir={home}/browser"),
+        *("--dump-dom", *options, f"file://{page}/report.html{query}"),
     ]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **homes}, check=True)
 
 
-@pytest.fixture
-def page(write):
-    folder = write(
-        learning_result("cartpole", "awavo", 198 + AROUND),
-        learning_result("cartpole", "crpo", 150 + AROUND, steps=100_000),
-        learning_result("cartpole", "paets", 190 + AROUND, cost=99.0),
-        learning_result("drone", "awavo", 5 + AROUND),
-        learning_result("drone", "crpo", 3 + AROUND, steps=100_000),
-    )
-    assert cli.main(["reproduce", "learning", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
+@pytest.fixture(scope="module")
+def page(once):
+    def make(folder):
+        write_results(
+            folder,
+            learning_result("cartpole", "awavo", 198 + AROUND),
+            learning_result("cartpole", "crpo", 150 + AROUND, steps=100_000),
+            learning_result("cartpole", "paets", 190 + AROUND, cost=99.0),
+            learning_result("drone", "awavo", 5 + AROUND),
+            learning_result("drone", "crpo", 3 + AROUND, steps=100_000),
+        )
+        assert cli.main(["reproduce", "learning", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
+
+    folder = once("comparison", make)
     assert (folder / "report.html").stat().st_size < 5_000_000
     return folder
 
 
-def test_charts_are_drawn_in_silence(page):
-    log = page / "net.json"
-    done = _open(page, "", f"--log-net-log={log}")
+def test_charts_are_drawn_in_silence(page, tmp_path):
+    log = tmp_path / "net.json"
+    done = _open(page, tmp_path, "", f"--log-net-log={log}")
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
     figures = re.findall(r"<figure.*?</figure>", done.stdout, re.DOTALL)
     assert len(figures) >= 12
@@ -62,8 +66,8 @@ def test_charts_are_drawn_in_silence(page):
     assert [url for url in outside if "google" not in url and "gvt1" not in url] == []
 
 
-def test_filters_hide_tasks_and_methods(page):
-    dom = _open(page, "?tasks=cartpole&algos=awavo,crpo").stdout
+def test_filters_hide_tasks_and_methods(page, tmp_path):
+    dom = _open(page, tmp_path, "?tasks=cartpole&algos=awavo,crpo").stdout
     blocks = dict(re.findall(r'<div data-task="(\w+)"( hidden="")?', dom))
     assert blocks == {"cartpole": "", "drone": ' hidden=""'}
     rows = re.findall(r'<tr data-algo="([\w-]+)"( hidden="")?', dom)
@@ -72,7 +76,9 @@ def test_filters_hide_tasks_and_methods(page):
     assert len(re.findall(r'<path class="series"', chart)) == 2
 
 
-def test_hovering_shows_values(page):
+def test_hovering_shows_values(page, tmp_path):
+    shown = tmp_path / "page"
+    shown.mkdir()
     text = (page / "report.html").read_text()
     move = (
         "const plot = document.querySelector('.plot'); const box = plot.getBoundingClientRect();"
@@ -80,7 +86,7 @@ def test_hovering_shows_values(page):
         "plot.dispatchEvent(new PointerEvent('pointermove', place));"
     )
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
-    (page / "report.html").write_text(text.replace("</body>", f"<script>{move}</script></body>"))
-    tip = re.search(r'<div class="tip"[^>]*>(.*?steps.*?)</figure>', _open(page).stdout, re.DOTALL)
+    (shown / "report.html").write_text(text.replace("</body>", f"<script>{move}</script></body>"))
+    tip = re.search(r'<div class="tip"[^>]*>(.*?steps.*?)</figure>', _open(shown, tmp_path).stdout, re.DOTALL)
     assert tip is not None
     assert "AWaVO: " in tip[1]

@@ -12,7 +12,8 @@ import pytest
 
 @pytest.fixture(scope="module")
 def found():
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     worker = Path(__file__).with_name("shard_worker.py")
     done = subprocess.run([sys.executable, worker], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]

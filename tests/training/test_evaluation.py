@@ -24,9 +24,9 @@ SCRIPT = Algorithm(lambda key: (), lambda key, state, obs, greedy: (lean(obs), (
 def test_functional_and_host_evaluation_agree_with_plain_gymnasium():
     horizon = 60
     env = make_task("cartpole", horizon=horizon)
-    ours = jax.jit(evaluate_env(env, SCRIPT, 400, True))(jax.random.key(0), ())
+    ours = jax.jit(evaluate_env(env, SCRIPT, 200, True))(jax.random.key(0), ())
     host = host_env("awavo/CartPole-v0", num_envs=8, env_options={"horizon": horizon})
-    hosted = evaluate_host(host, lambda key, obs, memory: (lean(obs), memory), (), 400, seed=3)
+    hosted = evaluate_host(host, lambda key, obs, memory: (lean(obs), memory), (), 200, seed=3)
     plain = gym.make("awavo/CartPole-v0", horizon=horizon)
     totals = []
     for episode in range(100):

@@ -9,27 +9,23 @@ from awavo.training.evaluation import evaluate_host, evaluate_hosts
 from awavo.training.host_loop import HostRunner
 
 SETTINGS = {
-    "num_envs": 3, "rollout_length": 6, "num_updates": 2, "model_updates": 2, "batch_size": 8, "model_batch": 8,
-    "imagined_batch": 8, "warmup_steps": 12, "hidden": (8,), "model_hidden": (8,), "num_members": 2, "horizon": 3,
-    "num_sequences": 8, "num_particles": 4, "amortize_updates": 2, "replay_capacity": 200, "posterior_capacity": 50,
+    "num_envs": 3, "rollout_length": 6, "num_updates": 2, "batch_size": 8, "warmup_steps": 12, "hidden": (8,),
+    "num_members": 2, "horizon": 3, "num_sequences": 8, "num_rounds": 2, "num_components": 2, "replay_capacity": 200,
 }  # fmt: skip
 
 
-def problem_of(algo_options):
+def planner_problem():
+    """A planner, because it has a memory that must follow its environment."""
+    options = {"horizon": 10}
     return build_problem(
         resolve_config(
-            TrainConfig(
-                task="awavo/Navigation-v0",
-                algo="awavo",
-                task_options={"horizon": 10},
-                algo_options=algo_options,
-            )
+            TrainConfig(task="awavo/Navigation-v0", algo="paets", task_options=options, algo_options=SETTINGS)
         )
     )
 
 
 def test_seeds_in_one_program_learn_the_same():
-    problem = problem_of(SETTINGS)
+    problem = planner_problem()
     assert problem.make_host is not None
     outputs, states = {}, {}
     for axis in ("map", "vmap"):
@@ -43,14 +39,14 @@ def test_seeds_in_one_program_learn_the_same():
         np.testing.assert_allclose(alone.episode_return, together.episode_return, rtol=1e-3, atol=1e-4)
     for alone, together in zip(states["map"], states["vmap"], strict=True):
         assert int(alone.iteration) == int(together.iteration) == 3
-        actors = (state.algorithm.orpo.learner.actor for state in (alone, together))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3), *actors)
-    first, second = (state.algorithm.orpo.learner.actor for state in states["vmap"])
+        models = (state.algorithm.model.nets for state in (alone, together))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3), *models)
+    first, second = (state.algorithm.model.nets for state in states["vmap"])
     assert any(not np.allclose(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
 
 
 def test_policies_in_step_are_judged_as_alone():
-    problem = problem_of(SETTINGS)
+    problem = planner_problem()
     make_host, algorithm = problem.make_host, problem.algorithm
     assert make_host is not None
     states = [algorithm.init(jax.random.key(i)) for i in (0, 1)]
