@@ -63,6 +63,9 @@ class OrpoDrConfig:
         "plain", "critics' hidden layers, as they are or standardized", choices=("plain", "standardized")
     )
     discount: float = setting(0.99, "discount gamma of the critics", low=0.0, high=0.99999)
+    reward_clip: float | None = setting(
+        None, "rewards beyond +- this are clipped for the learner; none keeps them", low=1e-9, high=1e9
+    )
     backup_steps: int = setting(1, "stored steps n before a target bootstraps", low=1, high=1_000)
     actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
     critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)

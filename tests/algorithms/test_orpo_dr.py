@@ -76,6 +76,18 @@ def test_truncation_bootstraps_and_termination_does_not(steps):
     assert values["truncated"] == pytest.approx(10.0, rel=0.15)
 
 
+def test_clipped_rewards_are_all_the_learner_sees():
+    """Rewards of 0.3 and 5 under a clip of 1: memory and bounds hold 0.3 and 1, costs are left alone."""
+    programs = compiled(orpo_dr, dataclasses.replace(CONFIG, reward_clip=1.0, num_updates=1), SPEC)
+    rollout = toy_rollout(SPEC, costs=7.0)
+    reward = np.where(rollout.action == 0, 0.3, 5.0).astype(np.float32)
+    state, _ = programs.learn(jax.random.key(1), programs.state, rollout._replace(reward=reward))
+    stored = np.asarray(state.replay.data.signals)[: int(state.replay.added)]
+    np.testing.assert_allclose(np.unique(stored[:, 0]), [0.3, 1.0], rtol=1e-6)
+    assert float(state.bounds.high[0]) == 1.0
+    np.testing.assert_array_equal(stored[:, 1:], np.reshape(rollout.costs, (-1, 2)))
+
+
 def test_constraint_estimate_is_the_mean_undiscounted_total_of_the_last_episodes():
     _, state, _, learn = compiled(orpo_dr, CONFIG, SPEC)
     for total in (1.0, 3.0):

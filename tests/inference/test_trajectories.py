@@ -123,7 +123,7 @@ def test_one_patch_gives_the_dense_gauss_newton_step_with_parameters(shape, flow
             return jnp.concatenate([p.reshape(-1) for p in (*parts, jnp.sqrt(data.weight) * (x[1:] - data.value))])
 
         z = jnp.concatenate([x.reshape(-1), theta])
-        jacobian = np.asarray(jax.jacfwd(residuals)(z))
+        jacobian = np.asarray(jax.jit(jax.jacfwd(residuals))(z))
         inverse = np.linalg.inv(jacobian.T @ jacobian)
         exact = -inverse @ jacobian.T @ np.asarray(residuals(z))
         made = jax.jit(

@@ -116,6 +116,18 @@ def test_ablation(write):
     assert "No difference that these seeds can show: KL" in text
 
 
+def test_ablation_of_a_method_outside_its_limits_compares_returns(write):
+    def variant(name, returns, cost):
+        about = {"figure": "ablation", "variant": name, "family": name}
+        return learning_result("cartpole", "awavo", returns, cost, **about)
+
+    folder = write(variant("as it is", 150 + AROUND, 99.0), variant("KL", 190 + AROUND, 99.0))
+    text, _ = collected(folder, "ablation")
+    assert "does not keep its limits itself" in text
+    assert "No change is worse without doubt" in text
+    assert "A higher return without doubt: KL" in text
+
+
 def test_blocks_of_seeds_are_joined():
     rows = [{"k": 1, "seed_numbers": [0], "v": [5.0]}, {"k": 1, "seed_numbers": [0, 1], "v": [9.0, 6.0]}]
     (merged,) = merge_blocks(rows, ("k",), ("seed_numbers", "v"))

@@ -25,7 +25,14 @@ from jaxtyping import Array, Float
 from awavo.algorithms import replay as ring
 from awavo.algorithms.amortize import Posteriors, amortize, ascend_slices, empty_posteriors, posterior_rows, store
 from awavo.algorithms.optimize import adam
-from awavo.algorithms.orpo_dr import OrpoDrInfo, OrpoDrState, current_weights, log_optimality_fn, orpo_dr
+from awavo.algorithms.orpo_dr import (
+    OrpoDrInfo,
+    OrpoDrState,
+    clip_rewards,
+    current_weights,
+    log_optimality_fn,
+    orpo_dr,
+)
 from awavo.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
 from awavo.inference.identification import assess
@@ -171,6 +178,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         )
 
     def learn(key: Array, state: AwavoState, rollout: Rollout) -> tuple[AwavoState, AwavoInfo]:
+        rollout = clip_rewards(rollout, config)
         model_key, orpo_key, amortize_key = jax.random.split(key, 3)
         model, judged, losses = identify(model_key, state, rollout)
         update: Any = orpo.learn

@@ -55,6 +55,7 @@ __all__ = [
     "OrpoDrInfo",
     "OrpoDrState",
     "SignalBounds",
+    "clip_rewards",
     "critic_quantiles",
     "current_weights",
     "log_optimality_fn",
@@ -167,7 +168,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
     def learn(
         key: Array, state: OrpoDrState, rollout: Rollout, imagine: Imagine | None = None
     ) -> tuple[OrpoDrState, OrpoDrInfo]:
-        state = observe(state, rollout)
+        state = observe(state, clip_rewards(rollout, config))
         estimate = cost_estimate(state.window)
         violated = exceeds(estimate, spec, config)
         feasible = ~jnp.any(violated)
@@ -293,6 +294,13 @@ def log_optimality_fn(config: OrpoDrConfig, likelihood: Operator) -> Callable[..
         return weights[0] * reward + costs @ weights[1:], clip_rate
 
     return log_optimality
+
+
+def clip_rewards(rollout: Rollout, config: OrpoDrConfig) -> Rollout:
+    """The rollout as the learner sees it: without rewards that no observation announces, where the user says so."""
+    if config.reward_clip is None:
+        return rollout
+    return rollout._replace(reward=jnp.clip(rollout.reward, -config.reward_clip, config.reward_clip))
 
 
 def exceeds(estimate: Float[Array, " C"], spec: EnvSpec, config: OrpoDrConfig) -> Bool[Array, " C"]:

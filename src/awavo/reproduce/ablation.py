@@ -44,25 +44,30 @@ def collect(task: Task) -> Finding:
 def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
     if whole is None:
         return "AWaVO as it is was not run: nothing to compare with."
-    harmful, harmless = [], []
+    worse, better, same = [], [], []
     for standing in standings:
         if standing is whole:
             continue
         gap = difference(standing.entry.final.returns, whole.entry.final.returns)
         seeds = f"{standing.feasible_seeds} of {len(standing.entry.seeds)} seeds within limits"
-        worse = gap.high < 0 or not standing.is_within
         line = f"{standing.entry.variant} (return {format_estimate(gap)}, {seeds})"
-        (harmful if worse else harmless).append(line)
+        if gap.high < 0 or (whole.is_within and not standing.is_within):
+            worse.append(line)
+        else:
+            (better if gap.low > 0 else same).append(line)
     first = whole.entry
     parts = [
         f"AWaVO on {first.task} after {first.env_steps:,} steps: return {format_estimate(whole.mean)}, "
         f"{whole.feasible_seeds} of {len(first.seeds)} seeds within limits."
     ]
-    parts.append(f"Worse without doubt: {'; '.join(harmful)}." if harmful else "No change is worse without doubt.")
-    parts += [f"No difference that these seeds can show: {'; '.join(harmless)}."] if harmless else []
+    if not whole.is_within:
+        parts.append("It does not keep its limits itself at this budget, so returns alone are compared.")
+    parts.append(f"Worse without doubt: {'; '.join(worse)}." if worse else "No change is worse without doubt.")
+    parts += [f"A higher return without doubt: {'; '.join(better)}."] if better else []
+    parts += [f"No difference that these seeds can show: {'; '.join(same)}."] if same else []
     parts.append(
         "The paper has no ablation; it says that each part is needed. "
-        + ("These results show that for the first list only." if harmful else "These results do not show that.")
+        + ("These results show that for the first list only." if worse else "These results do not show that.")
     )
     return " ".join(parts)
 
