@@ -57,8 +57,9 @@ class Vehicle:
 
 
 class Pauses(threading.Thread):
-    """Measures how long this machine lets a process wait that asked for 5 ms: beyond a fifth of a second no link that
-    must answer within half a second can be judged.
+    """Measures how long this machine lets a process wait that asked for 5 ms.
+
+    Beyond a fifth of a second no link can be judged that must answer within half a second.
     """
 
     def __init__(self):
