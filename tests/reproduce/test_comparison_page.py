@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-def _open(page, tmp_path, home, query="", *options):
+def _open(page, home, query="", *options):
     homes = {name: str(home) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--window-size=1200,900"),
