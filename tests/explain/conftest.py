@@ -13,11 +13,13 @@ def config():
 
 
 @pytest.fixture(scope="session")
-def record(tmp_path_factory):
+def record(once):
     """An FT3 flight of 40 decisions, logged."""
     pytest.importorskip("mcap")
     from awavo.explain.recording import record_flight
 
-    path = tmp_path_factory.mktemp("flight") / "flight.mcap"
-    record_flight(path, task="FT3", seed=3, steps=40, config=SMALL)
-    return path
+    def make(folder):
+        folder.mkdir()
+        record_flight(folder / "flight.mcap", task="FT3", seed=3, steps=40, config=SMALL)
+
+    return once("flight", make) / "flight.mcap"

@@ -31,10 +31,8 @@ def arrays(out):
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory):
-    out = tmp_path_factory.mktemp("straight") / "run"
-    subprocess.run(command(out), check=True, capture_output=True)
-    return out
+def straight(once):
+    return once("straight", lambda out: subprocess.run(command(out), check=True, capture_output=True))
 
 
 def same(a, b):
