@@ -129,7 +129,7 @@ def learning(folder: Path) -> list[str]:
         "| algorithm | how it plans | steps a seed | seeds | return | cost | within the limit | commit |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    paths = [*folder.glob("*.json"), *JOBS.glob("drone-*.json")]
+    paths = [*folder.glob("drone_*.json"), *JOBS.glob("drone-*.json")]
     files = [json.loads(path.read_text()) for path in paths]
     files.sort(key=lambda f: (f["rows"][0]["env_steps_per_seed"], f["rows"][0]["algo"]))
     for file in files:
@@ -145,6 +145,30 @@ def learning(folder: Path) -> list[str]:
             f"| {found['feasible_seeds']} of {row['seeds']} | {file['commit'][:7]} |"
         )
     return [*lines, "", f"The first row: `{files[0]['command']}`, {files[0]['device']['kind']}.", ""]
+
+
+def walking(folder: Path) -> list[str]:
+    """What ORPO-DR learns of the walker without a limit, with rewards cut and whole."""
+    lines = [
+        "### Learning the walker, without a limit",
+        "",
+        "| rewards | steps a seed | seeds | with its noise: return | cost | greedy: return | cost |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("walker_*.json"))]
+    if not files:
+        return []
+    for file in files:
+        row = file["rows"][0]
+        clip = row["settings"]["reward_clip"]
+        found = [row["evaluation"][kind] for kind in ("stochastic", "greedy")]
+        figures = [x for kind in found for x in (kind["return"], kind["costs"]["hazards"])]
+        cells = [", ".join(f"{value:.2f}" for value in x["per_seed"]) for x in figures]
+        seeds = ", ".join(map(str, row["seed_numbers"]))
+        kind = f"cut at {clip:g}" if clip else "whole"
+        lines.append(f"| {kind} | {row['env_steps_per_seed']:,} | {seeds} | {' | '.join(cells)} |")
+    sources = [f"`{f['command']}`, commit {f['commit'][:12]}, {f['device']['kind']}" for f in files]
+    return [*lines, "", "Every seed's mean of 16 episodes. " + "; ".join(sources) + ".", ""]
 
 
 def planning(row: dict) -> str:
@@ -195,6 +219,7 @@ def main() -> None:
             "",
         ]
     lines += learning(RESULTS / "learning")
+    lines += walking(RESULTS / "learning")
     (ROOT / "docs" / "robots_results.md").write_text("\n".join(lines))
 
 
