@@ -1,4 +1,4 @@
-"""Do the critics of a walker that learns know what its fresh episodes will earn, with rewards whole and cut?
+"""Whether the critics of a learning walker know what its fresh episodes will earn, with rewards whole and cut.
 
     PYTHONPATH=src python benchmarks/robots/walker_critics.py --clip 0.05 [--out FILE]
 

@@ -1,9 +1,9 @@
-"""How fast can the walker move? A cross-entropy search over open-loop oscillations of its ten motors.
+"""How fast the walker can move: a cross-entropy search over open-loop oscillations of its ten motors.
 
 PYTHONPATH=src python benchmarks/robots/walker_gait.py [--out FILE]
 
-A candidate is one frequency, and an amplitude, a phase and an offset for each motor; its score is the mean forward speed
-(velocimeter) from the second second to the eighth.
+A candidate is one frequency, and an amplitude, a phase and an offset for each motor; its score is the mean forward
+speed (velocimeter) from the second second to the eighth.
 """
 
 from __future__ import annotations

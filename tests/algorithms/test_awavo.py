@@ -145,6 +145,18 @@ def test_every_ablation_runs(options):
     assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(info))
 
 
+def test_clipped_rewards_are_all_the_model_sees():
+    """A reward of 1 a step, clipped at 0.25: memory and model know 0.25."""
+    options = dict(reward_clip=0.25, planning="off", num_updates=1, model_updates=1, rollout_length=2)
+    case = Case(make_task("cartpole"), dataclasses.replace(SMALL, **options))
+    state = case.init(jax.random.key(0))
+    _, rollout = case.roll(jax.random.key(1), state)
+    assert float(rollout.reward.max()) == 1.0
+    after, _ = case.learn(jax.random.key(2), state, rollout)
+    assert float(after.orpo.replay.data.signals[:4, 0].max()) == 0.25
+    np.testing.assert_allclose(after.model.signal_stats.mean[0], 0.25, rtol=1e-5)
+
+
 def test_the_model_is_judged_before_it_learns(case, step):
     """The evidence after one `learn` is that of the members as they were, on transitions they had not seen."""
     from awavo.inference.ensemble import ensemble

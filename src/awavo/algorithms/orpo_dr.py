@@ -228,8 +228,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
         if imagine is not None:
             imagined = imagine(jax.random.fold_in(key, 1), batch, learner.actor)
             batch = jax.tree.map(lambda real, more: jnp.concatenate([real, more]), batch, imagined)
-        ahead = batch.ahead or ring.one_step(batch, config.discount).ahead
-        assert ahead is not None
+        ahead = ring.ahead_of(batch, config.discount)
         obs, next_obs = (normalize(state.obs_stats, x) for x in (batch.obs, ahead.obs))
 
         next_action = learner.actor(next_obs).sample(next_key)

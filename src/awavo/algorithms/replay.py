@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from awavo.types import Discrete, EnvSpec, Rollout
 
-__all__ = ["Ahead", "Replay", "Transitions", "add", "empty_replay", "look_ahead", "one_step", "sample"]
+__all__ = ["Ahead", "Replay", "Transitions", "add", "ahead_of", "empty_replay", "look_ahead", "one_step", "sample"]
 
 
 class Ahead(NamedTuple):
@@ -53,18 +53,21 @@ def empty_replay(spec: EnvSpec, capacity: int, steps: int = 1) -> Replay:
     return Replay(jax.tree.map(jnp.copy, data), jnp.zeros((), jnp.int32))
 
 
-def one_step(rows: Transitions, discount: float) -> Transitions:
-    """Rows that look no further than their next state."""
-    return rows._replace(ahead=_next(rows, discount))
-
-
-def _next(rows: Transitions, discount: float) -> Ahead:
+def ahead_of(rows: Transitions, discount: float) -> Ahead:
+    """What a target is made of: what the rows hold of the steps ahead, or else their next state."""
+    if rows.ahead is not None:
+        return rows.ahead
     return Ahead(rows.signals, rows.next_obs, rows.terminated, jnp.full(rows.terminated.shape, discount))
+
+
+def one_step(rows: Transitions, discount: float) -> Transitions:
+    """Rows that hold their next state as all that is ahead, to be joined with rows that look further."""
+    return rows._replace(ahead=ahead_of(rows, discount))
 
 
 def look_ahead(rows: Transitions, truncated: Array, steps: int, discount: float) -> Transitions:
     """Rows `[T, E, ..]` in order of time that look `steps` ahead, or to the end of their episode or of the rollout."""
-    found = _next(rows, discount)
+    found = ahead_of(rows, discount)
     over = rows.terminated | truncated
     alive = ~over
     for k in range(1, steps):

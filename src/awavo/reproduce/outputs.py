@@ -114,8 +114,7 @@ def provenance_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
     for result in results:
         seeds = sorted({s for row in result["rows"] for s in row.get("seed_numbers", range(row.get("seeds", 0)))})
         span = f"seeds {seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}" if seeds else "no seeds"
-        command = str(result.get("command")).replace("jobs.py ", "python -m awavo.reproduce.jobs ", 1)
-        lines[f"{command}   # commit {result.get('commit')}, {span}, {device_text(result)}"] = None
+        lines[f"{result.get('command')}   # commit {result.get('commit')}, {span}, {device_text(result)}"] = None
     return list(lines)
 
 
