@@ -24,7 +24,7 @@ measured in docs/orpo_dr.md:
 * with `entropy_target` eta grows while the policy's entropy is below the target and shrinks above it, so that exploring
   does not depend on the scale of the likelihoods, which one extreme reward can change by a factor;
 * with `num_critics` > 1 the most pessimistic of several critics gives targets and likelihoods: on the walker one critic
-  promised 5.3 where 0.06 was earned;
+  promised far more than was earned (docs/orpo_dr.md);
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 
 `learn` takes an optional `imagine`, by which AWaVO adds transitions of its model to every batch.
