@@ -178,3 +178,63 @@ def test_a_missing_extra_says_what_to_install(monkeypatch):
         load_mujoco("the walker")
     with pytest.raises(MissingExtraError, match=r"awavo\[mujoco\]"):
         make_task("walker-mjx")
+
+
+def gaits(num_envs: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1, 1, (num_envs, 20)).astype(np.float32)
+
+
+def test_a_gait_moves_the_joints_in_antiphase_and_shows_its_clock():
+    env = make_host_task("walker", num_envs=2, threads=1, gait_hz=2.0, horizon=30)
+    assert (env.spec.obs_dim, env.spec.action_space.dim) == (64, 20)
+    first = env.reset(0)
+    np.testing.assert_allclose(first[:, -2:], [[0, 1]] * 2)
+    swing = np.zeros((2, 20), np.float32)
+    swing[:, [12, 17]] = 1.0  # both hip_y
+    seen = []
+    for t in range(1, 31):
+        out = env.step(swing)
+        angle = 2 * np.pi * 2.0 * 0.05 * t
+        np.testing.assert_allclose(out.final_obs[:, -2:], [[np.sin(angle), np.cos(angle)]] * 2, atol=1e-5)
+        seen.append(out.final_obs[0, [24 + 4, 24 + 14]])
+    np.testing.assert_allclose(out.obs[:, -2:], [[0, 1]] * 2)
+    assert np.corrcoef(np.array(seen)[5:].T)[0, 1] < -0.5
+    env.close()
+
+
+def test_random_gaits_walk_where_random_torques_tremble():
+    def speed(**options):
+        env = make_host_task("walker", num_envs=16, threads=1, **options)
+        env.reset(1)
+        rng, gait = np.random.default_rng(0), gaits(16)
+        torques = lambda: rng.uniform(-1, 1, (16, 10)).astype(np.float32)  # noqa: E731
+        seen = [env.step(gait if options else torques()).obs[:, 59:61] for _ in range(100)]
+        env.close()
+        return np.linalg.norm(np.mean(seen[20:], 0), axis=-1).mean()
+
+    assert speed(gait_hz=2.0) > 3 * speed()
+
+
+def test_mjx_makes_the_same_torques_of_a_gait():
+    jnp = pytest.importorskip("jax.numpy")
+    from awavo.tasks.goal.gait import REACH, gait_torques
+
+    action, joints = 1.5 * gaits(8), np.random.default_rng(1).uniform(-1, 1, (8, 10)) * REACH
+    time = np.arange(8)
+    here = gait_torques(np, 2.0, action, joints, time)
+    there = gait_torques(jnp, 2.0, action, joints, jnp.asarray(time))
+    np.testing.assert_allclose(here, there, atol=1e-4)
+    assert np.abs(here).max() <= 1.0
+    np.testing.assert_allclose(gait_torques(np, 2.0, np.zeros((8, 20)), np.zeros((8, 10)), time), 0, atol=1e-12)
+
+
+def test_joints_reach_half_of_their_range(model):
+    from awavo.tasks.goal.gait import REACH
+
+    np.testing.assert_allclose(REACH, np.ptp(model.jnt_range[3:], axis=1) / 2)
+
+
+@pytest.mark.parametrize("rate", [-1.0, 9.0, float("nan")])
+def test_a_rate_that_steps_cannot_show(rate):
+    with pytest.raises(InputError, match="gait_hz"):
+        make_host_task("walker", gait_hz=rate)

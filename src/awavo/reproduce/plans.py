@@ -72,13 +72,15 @@ def _blocks(figure: str, size: str, seeds: int | None, per_job: int | None) -> l
 
 def learning_settings(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table with everything that presets and defaults fill in."""
-    limits = row.get("cost_limits", tasks_table().get(row["task"], {}).get("cost_limits"))
+    task = tasks_table().get(row["task"], {})
+    limits, task_options = row.get("cost_limits", task.get("cost_limits")), task.get("task_options", {})
     config = resolve_config(
         TrainConfig(
             task=row["task"],
             algo=row["algo"],
             steps=row["steps"],
             algo_options=row.get("options", {}),
+            task_options=task_options,
             cost_limits=None if limits is None else tuple(limits),
         )
     )
@@ -89,6 +91,7 @@ def learning_settings(row: dict[str, Any]) -> dict[str, Any]:
         "points": row.get("points", 40),
         "evaluate": row.get("evaluate", ["greedy"]),
         "cost_limits": limits,
+        **({"task_options": task_options} if task_options else {}),
         "overrides": row.get("options", {}),
         "options": options,
     }

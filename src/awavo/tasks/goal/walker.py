@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float
 
 from awavo.errors import InputError
 from awavo.tasks.base import check_limits, lazily
+from awavo.tasks.goal.gait import check_rate, clock, gait_torques
 from awavo.tasks.goal.lidar import BINS, compass, lidar_plane
 from awavo.tasks.goal.rules import MAX_SHAPED, GoalParams, GoalState, check_layout, sample_layout, score
 from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker, skip_sensors
@@ -50,10 +51,12 @@ class Walking(NamedTuple):
     time: Array
 
 
-def walker_spec(cost_limits: Sequence[float], horizon: int) -> EnvSpec:
+def walker_spec(cost_limits: Sequence[float], horizon: int, gait_hz: float = 0.0) -> EnvSpec:
     """What an algorithm may know of the task."""
     names = ("hazards",)
-    return EnvSpec("walker", OBS_DIM, Box((-1.0,) * 10, (1.0,) * 10), horizon, names, check_limits(cost_limits, names))
+    motors, clocks = (20, 2) if check_rate(gait_hz) else (10, 0)
+    space = Box((-1.0,) * motors, (1.0,) * motors)
+    return EnvSpec("walker", OBS_DIM + clocks, space, horizon, names, check_limits(cost_limits, names))
 
 
 def walker_pose(base: Float[Array, " 3"], goal: GoalState) -> tuple[Float[Array, " 3"], Float[Array, "3 3"]]:
@@ -69,8 +72,14 @@ def walker_pose(base: Float[Array, " 3"], goal: GoalState) -> tuple[Float[Array,
     return jnp.append(place, TORSO_HEIGHT), rotation
 
 
-def walker_obs(base: Float[Array, " 3"], sensors: Float[Array, " 31"], goal: GoalState) -> Float[Array, " 62"]:
-    """Accelerometer, compass, gyroscope, lidar, sine and cosine of joints, their speeds, magnetometer, touch, speed."""
+def walker_obs(
+    base: Float[Array, " 3"], sensors: Float[Array, " 31"], state: Walking, gait_hz: float = 0.0
+) -> Float[Array, " d"]:
+    """Accelerometer, compass, gyroscope, lidar, sine and cosine of joints, their speeds, magnetometer, touch, speed.
+
+    With a rhythm, its clock comes last.
+    """
+    goal = state.goal
     ends = np.cumsum(list(SENSORS.values()))[:-1]
     acceleration, gyro, speed, touch, joints, rates = jnp.split(sensors, ends)
     position, rotation = walker_pose(base, goal)
@@ -78,14 +87,20 @@ def walker_obs(base: Float[Array, " 3"], sensors: Float[Array, " 31"], goal: Goa
     turned = jnp.stack([jnp.sin(joints), jnp.cos(joints)], 1).ravel()
     field = jnp.array([0.0, -0.5, 0.0]) @ rotation
     towards = compass((goal.layout.goal - position) @ rotation, 2)
-    return jnp.concatenate([acceleration, towards, gyro, lidar_plane(hazards), turned, rates, field, touch, speed])
+    rhythm = clock(jnp, gait_hz, state.time)
+    return jnp.concatenate(
+        [acceleration, towards, gyro, lidar_plane(hazards), turned, rates, field, touch, speed, rhythm]
+    )
 
 
-def start_task(key: Array, sensors: Float[Array, " 31"], params: GoalParams, num_hazards: int) -> tuple[Walking, Array]:
+def start_task(
+    key: Array, sensors: Float[Array, " 31"], params: GoalParams, num_hazards: int, gait_hz: float = 0.0
+) -> tuple[Walking, Array]:
     """Draw a layout; `sensors` are those of the model at rest."""
     layout = sample_layout(key, params, num_hazards, three_d=False)
     goal = GoalState(layout, jnp.linalg.norm(layout.goal[:2] - layout.start))
-    return Walking(goal, jnp.zeros((), jnp.int32)), walker_obs(jnp.zeros(3), sensors, goal)
+    state = Walking(goal, jnp.zeros((), jnp.int32))
+    return state, walker_obs(jnp.zeros(3), sensors, state, gait_hz)
 
 
 def advance_task(
@@ -98,6 +113,7 @@ def advance_task(
     params: GoalParams,
     num_hazards: int,
     horizon: int,
+    gait_hz: float = 0.0,
 ) -> tuple[Walking, Timestep]:
     """One step of the rules after the physics has come to `base`; episodes that end start again at once.
 
@@ -107,12 +123,12 @@ def advance_task(
     base, sensors = jnp.where(broken, 0.0, base), jnp.where(broken, rest, sensors)
     goal, found = score(step_key, state.goal, walker_pose(base, state.goal)[0], params, three_d=False)
     reward, cost = jnp.where(broken, -MAX_SHAPED, found.reward), jnp.where(broken, 1.0, found.cost)
-    obs = walker_obs(base, sensors, goal)
     time = state.time + 1
+    obs = walker_obs(base, sensors, Walking(goal, time), gait_hz)
     terminated = found.stuck | broken
     truncated = (time >= horizon) & ~terminated
     over = terminated | truncated
-    fresh = partial(start_task, sensors=rest, params=params, num_hazards=num_hazards)
+    fresh = partial(start_task, sensors=rest, params=params, num_hazards=num_hazards, gait_hz=gait_hz)
     state, shown = lazily(reset_key, over, lambda k: fresh(k), (Walking(goal, time), obs))
     return state, Timestep(shown, reward, cost[None], terminated, truncated, obs)
 
@@ -124,7 +140,9 @@ class WalkerBackend:
     collisions and inertia do not depend on the action.
     """
 
-    def __init__(self, num_envs: int, params: GoalParams, num_hazards: int, horizon: int, threads: int):
+    def __init__(
+        self, num_envs: int, params: GoalParams, num_hazards: int, horizon: int, threads: int, gait_hz: float = 0.0
+    ):
         self._mujoco = load_mujoco("the walker")
         self.params = params
         self._model = load_walker()
@@ -141,11 +159,11 @@ class WalkerBackend:
         self._threads = min(threads, num_envs)
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self._device = jax.local_devices(backend="cpu")[0]
-        start = partial(start_task, sensors=jnp.asarray(self._rest), params=params, num_hazards=num_hazards)
+        self._gait_hz = gait_hz
+        rules = dict(params=params, num_hazards=num_hazards, gait_hz=gait_hz)
+        start = partial(start_task, sensors=jnp.asarray(self._rest), **rules)
         self._start = jax.jit(jax.vmap(lambda key: start(key)))
-        advance = partial(
-            advance_task, rest=jnp.asarray(self._rest), params=params, num_hazards=num_hazards, horizon=horizon
-        )
+        advance = partial(advance_task, rest=jnp.asarray(self._rest), horizon=horizon, **rules)
         self._advance = jax.jit(jax.vmap(_split_and(advance)))
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
@@ -157,8 +175,11 @@ class WalkerBackend:
             self._state, obs = self._start(keys)
         return np.asarray(obs)
 
-    def step(self, action: Float[np.ndarray, "E 10"]) -> HostStep:
+    def step(self, action: Float[np.ndarray, "E a"]) -> HostStep:
         """Step every walker by ten physics steps."""
+        if self._gait_hz:
+            joints = np.array(self._places)[:, 3:]
+            action = gait_torques(np, self._gait_hz, action, joints, np.asarray(self._state.time))
         for control, wanted in zip(self._controls, action, strict=True):
             control[:] = wanted
         waiting = iter(self._datas)
@@ -217,13 +238,17 @@ def walker(
     horizon: int = 1000,
     num_hazards: int = 8,
     threads: int = 0,
+    gait_hz: float = 0.0,
     **sizes: float,
 ) -> HostEnv:
-    """Build `num_envs` walkers on C MuJoCo; `sizes` overrides fields of `GoalParams`, `threads=0` is one a core."""
+    """Build `num_envs` walkers on C MuJoCo; `sizes` overrides fields of `GoalParams`, `threads=0` is one a core.
+
+    Actions are torques, or with `gait_hz` gaits of that rate (`awavo.tasks.goal.gait`).
+    """
     if num_envs < 1 or threads < 0:
         raise InputError(f"num_envs={num_envs} must be >= 1 and threads={threads} >= 0.")
     params = GoalParams(**sizes)
     check_layout(params, num_hazards)
-    spec = walker_spec(cost_limits, horizon)
+    spec = walker_spec(cost_limits, horizon, gait_hz)
     threads = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
-    return HostEnv(spec, num_envs, WalkerBackend(num_envs, params, num_hazards, horizon, threads))
+    return HostEnv(spec, num_envs, WalkerBackend(num_envs, params, num_hazards, horizon, threads, gait_hz))

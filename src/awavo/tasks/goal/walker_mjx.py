@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from awavo.errors import MissingExtraError
+from awavo.tasks.goal.gait import gait_torques
 from awavo.tasks.goal.rules import GoalParams, check_layout
 from awavo.tasks.goal.walker import SUBSTEPS, Walking, advance_task, start_task, walker_spec
 from awavo.tasks.goal.walker_model import load_walker
@@ -50,13 +51,14 @@ def walker_mjx(
     num_hazards: int = 8,
     iterations: int = 4,
     ls_iterations: int = 4,
+    gait_hz: float = 0.0,
     **sizes: float,
 ) -> Env:
-    """Build the task; `sizes` overrides fields of `GoalParams`."""
+    """Build the task; `sizes` overrides fields of `GoalParams`, `gait_hz` is as in `awavo.tasks.goal.walker.walker`."""
     mjx = load_mjx()
     params = GoalParams(**sizes)
     check_layout(params, num_hazards)
-    spec = walker_spec(cost_limits, horizon)
+    spec = walker_spec(cost_limits, horizon, gait_hz)
     host_model = load_walker()
     host_model.opt.iterations, host_model.opt.ls_iterations = iterations, ls_iterations
     model = mjx.put_model(host_model)
@@ -64,10 +66,12 @@ def walker_mjx(
     rest = jax.jit(mjx.forward)(model, blank)
 
     def reset(key, params):
-        task, obs = start_task(key, rest.sensordata, params, num_hazards)
+        task, obs = start_task(key, rest.sensordata, params, num_hazards, gait_hz)
         return WalkerState(task, rest.qpos, rest.qvel, jnp.zeros_like(rest.qacc_warmstart)), obs
 
     def step(key, state, action, params):
+        if gait_hz:
+            action = gait_torques(jnp, gait_hz, action, state.qpos[3:], state.task.time)
         data = blank.replace(
             qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.warm, ctrl=jnp.clip(action, -1.0, 1.0)
         )
@@ -75,8 +79,9 @@ def walker_mjx(
         data = mjx.forward(model, data)
         broken = ~jnp.all(jnp.isfinite(data.qpos) & (jnp.abs(data.qvel) < 1e10) & jnp.isfinite(data.qacc))
         task, out = advance_task(
-            key, state.task, data.qpos[:3], data.sensordata, broken, rest.sensordata, params, num_hazards, horizon
-        )
+            key, state.task, data.qpos[:3], data.sensordata, broken, rest.sensordata, params, num_hazards, horizon,
+            gait_hz,
+        )  # fmt: skip
         done = out.terminated | out.truncated
         moved = (data.qpos, data.qvel, data.qacc_warmstart)
         start = (rest.qpos, rest.qvel, jnp.zeros_like(rest.qacc_warmstart))

@@ -12,7 +12,7 @@ from typing import Any
 
 from awavo.errors import MissingExtraError
 
-__all__ = ["JOINTS", "SENSORS", "load_mujoco", "load_walker", "skip_sensors", "walker_xml"]
+__all__ = ["JOINTS", "SENSORS", "SIDES", "load_mujoco", "load_walker", "skip_sensors", "walker_xml"]
 
 # name: axis, range in degrees, damping, armature, stiffness, gear. Left hip_x and hip_z are mirrored.
 JOINTS = {
