@@ -34,7 +34,7 @@ class Problem(NamedTuple):
     algorithm: Algorithm
     settings: Any
     env: Env | None
-    make_host: Callable[[], Any] | None
+    make_host: Callable[..., Any] | None  # of as many environments as training uses, or as asked
 
 
 def load_preset(algo: str, preset: str, task: str) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any
         if cost_fn is not None:
             raise ConfigError(f"task '{config.task}' brings its own costs: cost_fn is for Gymnasium environments.")
         limits = {} if config.cost_limits is None else {"cost_limits": config.cost_limits}
-        return lambda: make_host_task(config.task, num_envs=num_envs, **limits, **config.task_options)
-    common: dict[str, Any] = dict(num_envs=num_envs, cost_fn=cost_fn, cost_limits=config.cost_limits)
+        return lambda count=num_envs: make_host_task(config.task, num_envs=count, **limits, **config.task_options)
+    common: dict[str, Any] = dict(cost_fn=cost_fn, cost_limits=config.cost_limits)
     options = dict(config.task_options)
     horizon = options.pop("horizon", None)
     names = options.pop("cost_names", None)
@@ -146,12 +146,15 @@ def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any
         if "python" not in options:
             raise ConfigError("a bridged task needs the other interpreter: give the task option python=PATH.")
         own = {k: options.pop(k) for k in ("python", "module", "timeout", "path") if k in options}
-        return lambda: bridge_env(config.task.removeprefix(BRIDGE), **own, **common, env_options=options)
+        name = config.task.removeprefix(BRIDGE)
+        return lambda count=num_envs: bridge_env(name, num_envs=count, **own, **common, env_options=options)
     from awavo.tasks.host import host_env
 
     _check_gymnasium_id(config.task)
     vectorization = options.pop("vectorization", "sync")
-    return lambda: host_env(config.task, **common, vectorization=vectorization, env_options=options)
+    return lambda count=num_envs: host_env(
+        config.task, num_envs=count, **common, vectorization=vectorization, env_options=options
+    )
 
 
 def _check_gymnasium_id(name: str) -> None:

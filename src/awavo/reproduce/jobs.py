@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from awavo.errors import AwavoError
+from awavo.errors import AwavoError, InputError
 from awavo.provenance import command_line
 from awavo.reproduce.figures import FIGURES, load
 
-__all__ = ["Job", "Progress", "main", "missing_jobs", "run_job", "write_atomically"]
+__all__ = ["Job", "Progress", "main", "missing_jobs", "run_job", "share_of", "write_atomically"]
 
 Progress = Callable[[str], None]
 
@@ -78,6 +78,14 @@ def missing_jobs(jobs: Iterable[Job], out: Path) -> list[Job]:
         if seeds:
             left.append(Job(job.figure, job.label, job.settings, seeds))
     return left
+
+
+def share_of(jobs: Sequence[Job], text: str) -> list[Job]:
+    """The share I/N of the jobs: those of processes or machines that know nothing of each other are disjoint."""
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise InputError(f"share '{text}': expected I/N such as 1/2, with I from 1 to N.")
+    return list(jobs[int(number) - 1 :: int(count)])
 
 
 def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, **options: Any) -> Path:
@@ -138,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--labels", nargs="+", help="of figures other than learning: such as FT1-awavo (default: all)")
     parser.add_argument("--seeds", type=int, help="seeds 0 to N - 1 (default: the budget's)")
     parser.add_argument("--seeds-per-job", type=int, help="default: all seeds in one job")
+    parser.add_argument("--share", default="1/1", metavar="I/N", help="the I-th of N shares of the jobs")
     parser.add_argument("--seed-axis", choices=("auto", "map", "vmap"), default="auto")
     parser.add_argument("--out", type=Path, required=True, help="folder for result files")
     parser.add_argument("--list", action="store_true", help="print the jobs that are left and stop")
@@ -152,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         jobs = plan_jobs(args.figure, args.budget, **asked)
         labels = check_names(args.labels, list(dict.fromkeys(job.label for job in jobs)), "label")
-        jobs = [job for job in jobs if job.label in labels]
+        jobs = share_of([job for job in jobs if job.label in labels], args.share)
         left = missing_jobs(jobs, args.out)
         print(f"{len(jobs) - len(left)} of {len(jobs)} jobs are finished, {len(left)} are left", flush=True)
         if args.list:

@@ -62,7 +62,8 @@ class Judge:
         """Whole episodes of a host task, the seeds in step or one after the other."""
         make_host = self.problem.make_host
         assert make_host is not None
-        hosts = [make_host() for _ in (keys if self.vmap else keys[:1])]
+        count = min(self.problem.settings.num_envs, self.episodes)
+        hosts = [make_host(count) for _ in (keys if self.vmap else keys[:1])]
         fresh = self.problem.algorithm.begin(hosts[0].num_envs)
         starts = [int(jax.random.randint(key, (), 0, 2**31 - 1)) for key in keys]
         try:
