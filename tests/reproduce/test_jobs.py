@@ -9,7 +9,7 @@ from awavo.errors import InputError, UnknownNameError
 from awavo.reproduce import jobs
 from awavo.reproduce.budgets import budget, tasks_table
 from awavo.reproduce.figures import FIGURES
-from awavo.reproduce.jobs import Job, missing_jobs
+from awavo.reproduce.jobs import Job, missing_jobs, share_of
 from awavo.reproduce.plans import learning_settings, plan_jobs, split_seeds
 from awavo.reproduce.schedule import checkpoint_iterations, legs
 
@@ -50,6 +50,21 @@ def test_a_half_written_file_does_not_count(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         jobs.write_atomically(job.path(tmp_path), "{}")
     assert missing_jobs([job], tmp_path) == [job]
+
+
+def test_shares_are_disjoint_and_whole():
+    jobs = plan_jobs("learning", "full", seeds_per_job=5)
+    shares = [share_of(jobs, f"{i}/3") for i in (1, 2, 3)]
+    assert sorted(job.name for share in shares for job in share) == sorted(job.name for job in jobs)
+    assert min(len(share) for share in shares) >= len(jobs) // 3
+    for bad in ("0/2", "3/2", "half", "1", "-1/2"):
+        with pytest.raises(InputError, match="expected I/N"):
+            share_of(jobs, bad)
+
+
+def test_a_task_of_the_comparison_brings_its_options():
+    for job in plan_jobs("learning", "quick"):
+        assert job.settings.get("task_options", {}) == ({"gait_hz": 2} if job.settings["task"] == "walker" else {})
 
 
 def test_seeds_in_blocks():
