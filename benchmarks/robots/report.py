@@ -148,27 +148,45 @@ def learning(folder: Path) -> list[str]:
 
 
 def walking(folder: Path) -> list[str]:
-    """What ORPO-DR learns of the walker without a limit, with rewards cut and whole."""
+    """What ORPO-DR learns of the walker when its actions are torques."""
     lines = [
-        "### Learning the walker, without a limit",
+        "### Learning the walker with torques",
         "",
-        "| rewards | steps a seed | seeds | with its noise: return | cost | greedy: return | cost |",
-        "|---|---|---|---|---|---|---|",
+        "| rewards | gradient steps a step | entropy kept, nats | cost limit | steps a seed | seeds "
+        "| with its noise: return | cost | greedy: return | cost |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     files = [json.loads(path.read_text()) for path in sorted(folder.glob("walker_*.json"))]
     if not files:
         return []
     for file in files:
         row = file["rows"][0]
-        clip = row["settings"]["reward_clip"]
+        settings = row["settings"]
+        clip, limit = settings["reward_clip"], row["evaluation"]["greedy"]["costs"]["hazards"]["limit"]
         found = [row["evaluation"][kind] for kind in ("stochastic", "greedy")]
         figures = [x for kind in found for x in (kind["return"], kind["costs"]["hazards"])]
-        cells = [", ".join(f"{value:.2f}" for value in x["per_seed"]) for x in figures]
-        seeds = ", ".join(map(str, row["seed_numbers"]))
-        kind = f"cut at {clip:g}" if clip else "whole"
-        lines.append(f"| {kind} | {row['env_steps_per_seed']:,} | {seeds} | {' | '.join(cells)} |")
+        cells = [
+            f"cut at {clip:g}" if clip else "whole",
+            f"{settings['num_updates'] / (settings['num_envs'] * settings['rollout_length']):g}",
+            f"{settings['entropy_target']:g}",
+            "none" if limit >= 1000 else f"{limit:g}",
+            f"{row['env_steps_per_seed']:,}",
+            ", ".join(map(str, row["seed_numbers"])),
+            *(", ".join(f"{value:.2f}" for value in x["per_seed"]) for x in figures),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     sources = [f"`{f['command']}`, commit {f['commit'][:12]}, {f['device']['kind']}" for f in files]
-    return [*lines, "", "Every seed's mean of 16 episodes. " + "; ".join(sources) + ".", ""]
+    return [*lines, "", "Every seed's mean of 16 episodes or more. " + "; ".join(sources) + ".", ""]
+
+
+def exploration(file: dict) -> list[str]:
+    """Where random actions carry the walker."""
+    lines = ["| actions | mean speed, m/s | median | 90% below | largest |", "|---|---|---|---|---|"]
+    for name, row in file["rows"].items():
+        lines.append(f"| {name} | {row['mean']:.3f} | {row['median']:.3f} | {row['p90']:.3f} | {row['largest']:.3f} |")
+    played = {k: f"{v:.2f}" for k, v in file["episodes_at_2_hz"].items()}
+    text = ", ".join(f"{name} {played[name]} ± {played[name + '_error']}" for name in ("return", "cost", "goals"))
+    return [*lines, "", f"Whole episodes of gaits drawn every step, 2 Hz: {text} (128 episodes, standard errors)."]
 
 
 def planning(row: dict) -> str:
@@ -187,6 +205,7 @@ def planning(row: dict) -> str:
 SECTIONS: list[tuple[str, str, Callable[[dict], list[str]]]] = [
     ("fidelity", "Against MuJoCo", fidelity),
     ("random_policy", "The goal task under a random policy", random_policy),
+    ("walker_exploration", "Where random actions carry the walker", exploration),
     ("fly", "Flights: AWaVO and the tracking law alone", flights),
     ("fly_mismatch", "Flights with a wrong mass and drag", flights),
     ("fly_realtime", "Flights against the clock", flights),
