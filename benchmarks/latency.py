@@ -28,6 +28,7 @@ from awavo.inference.sequences import sequences, slice_shape
 from awavo.networks import SquashedGaussian
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.registry import make_task
+from awavo.training.compilation import jit_once
 from awavo.types import Box, EnvSpec
 
 
@@ -57,7 +58,7 @@ def cartpole_loop(num_sequences: int, horizon: int, num_members: int, num_envs: 
         num_sequences=num_sequences, horizon=horizon, num_members=num_members, replay_capacity=1_000, num_envs=num_envs
     )
     algorithm = awavo(env.spec, config)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
+    state = jit_once(algorithm.init)(jax.random.key(0))
     assert algorithm.plan is not None
     plan = jax.jit(algorithm.plan, static_argnums=4)
 

@@ -19,7 +19,7 @@ from awavo.experiment import Problem, build_problem, named_code, resolve_config
 from awavo.provenance import command_line
 from awavo.results.statistics import evaluation_summary
 from awavo.results.store import RunData, load_run, read_json, write_json
-from awavo.run import Progress, make_runner, run_training
+from awavo.run import Progress, run_training, state_template
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 from awavo.training.compilation import enable_cache
 from awavo.training.evaluation import evaluate_env, evaluate_host
@@ -143,8 +143,7 @@ class Run:
         self.checkpoint_path = checkpoint.path
         self.notes = refused
         self.seeds = list(range(config.seed, config.seed + config.seeds))
-        one = dataclasses.replace(config, seeds=1)
-        template = jax.eval_shape(lambda: make_runner(one, problem).states[0])
+        template = state_template(problem)
         self.states = [restore(seed_arrays(checkpoint, s), template, checkpoint.path).algorithm for s in self.seeds]
         self._decide = jax.jit(problem.algorithm.decide, static_argnums=4)
         self._act = jax.jit(problem.algorithm.act, static_argnums=3)

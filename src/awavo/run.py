@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from awavo.config import TrainConfig, fingerprint
@@ -24,10 +25,10 @@ from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.recorder import Recorder
 from awavo.results.store import FORMAT, read_json, write_json
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays, write_checkpoint
-from awavo.training.host_loop import HostRunner
-from awavo.training.loop import MAX_CHUNK, ChunkOutput, CompiledRunner, Runner, chunk_fn, init_fn
+from awavo.training.host_loop import HostRunner, host_init_fn
+from awavo.training.loop import MAX_CHUNK, ChunkOutput, CompiledRunner, Runner, TrainState, chunk_fn, init_fn
 
-__all__ = ["Progress", "make_runner", "run_training"]
+__all__ = ["Progress", "make_runner", "run_training", "state_template"]
 
 CHUNK_SECONDS = 1.0
 
@@ -64,6 +65,15 @@ def make_runner(config: TrainConfig, problem: Problem) -> Runner:
     init = init_fn(problem.env, algorithm, settings.num_envs)
     chunk = chunk_fn(problem.env, algorithm, settings.rollout_length)
     return CompiledRunner(seeds, init, chunk, seed_axis(config))
+
+
+def state_template(problem: Problem) -> TrainState:
+    """Shapes and types of one seed's state; nothing is computed."""
+    if problem.env is None:
+        init = host_init_fn(problem.algorithm)
+    else:
+        init = init_fn(problem.env, problem.algorithm, problem.settings.num_envs)
+    return jax.eval_shape(init, jax.ShapeDtypeStruct((), jnp.int32))
 
 
 def run_training(

@@ -11,6 +11,7 @@ from awavo.algorithms.awavo import awavo
 from awavo.awavo_config import AwavoConfig
 from awavo.registry import make_task
 from awavo.tasks.base import Transition, auto_reset
+from awavo.training.compilation import jit_once
 from awavo.training.rollout import collect, start_worker
 from awavo.types import Box, EnvSpec
 
@@ -42,7 +43,7 @@ class Case:
     def __init__(self, env, config):
         self.env, self.config = env, config
         self.algorithm = awavo(env.spec, config)
-        self.init = jax.jit(self.algorithm.init)
+        self.init = jit_once(self.algorithm.init)
         self.learn = jax.jit(self.algorithm.learn)
         num = config.num_envs
 

@@ -11,6 +11,7 @@ from toys import CONTINUOUS, compiled, toy_rollout
 
 from awavo.algorithms.orpo_dr import critic_quantiles, exceeds, orpo_dr
 from awavo.config import OrpoDrConfig
+from awavo.training.compilation import jit_once
 from awavo.types import Discrete
 
 SPEC = toys.SPEC._replace(action_space=Discrete(2))
@@ -171,7 +172,7 @@ def test_imagined_transitions_teach_the_critics():
         return batch._replace(signals=worth, terminated=jnp.ones_like(batch.terminated))
 
     rollout = toy_rollout(SPEC)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
+    state = jit_once(algorithm.init)(jax.random.key(0))
     means = []
     for more in (None, imagine):
         after, _ = jax.jit(lambda s, more=more: algorithm.learn(jax.random.key(1), s, rollout, more))(state)
@@ -185,7 +186,7 @@ def test_targets_stay_within_the_return_bounds():
     losses = {}
     for clip in ("on", "off"):
         algorithm = orpo_dr(SPEC, dataclasses.replace(CONFIG, clip_targets=clip))
-        state = jax.jit(algorithm.init)(jax.random.key(0))
+        state = jit_once(algorithm.init)(jax.random.key(0))
         wild = jax.tree.map(lambda x: x + 3.0, state.learner.target_critic)
         state = state._replace(learner=state.learner._replace(target_critic=wild))
         losses[clip] = float(jax.jit(algorithm.learn)(jax.random.key(1), state, rollout)[1].critic_loss)

@@ -9,6 +9,7 @@ import numpy as np
 
 from awavo.algorithms.estimation import Batch
 from awavo.networks.stochastic import stochastic_policy
+from awavo.training.compilation import jit_once
 from awavo.types import Algorithm, Box, Discrete, EnvSpec, Rollout
 
 SPEC = EnvSpec("toy", 3, Discrete(3), 10, ("a", "b"), (5.0, 5.0))
@@ -32,7 +33,7 @@ def compiled(factory, config, spec=SPEC):
 @functools.cache
 def _compiled(factory, config, spec):
     algorithm = factory(spec, config)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
+    state = jit_once(algorithm.init)(jax.random.key(0))
     return Compiled(algorithm, state, jax.jit(algorithm.act, static_argnums=3), jax.jit(algorithm.learn))
 
 

@@ -1,13 +1,15 @@
-"""The persistent compilation cache: compiled programs kept in a folder that only its owner can read or write."""
+"""Compiling: the cache of compiled programs, in a folder that only its owner can read or write, and cheap compiling."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 
-__all__ = ["cache_folder", "enable_cache"]
+__all__ = ["cache_folder", "enable_cache", "jit_once"]
 
 
 def cache_folder() -> Path:
@@ -36,3 +38,9 @@ def enable_cache() -> Path | None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     return folder
+
+
+def jit_once(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Compile a program that runs once: on a CPU unoptimised, as optimising it takes far longer than running it."""
+    cheap = {"xla_backend_optimization_level": "0"} if jax.default_backend() == "cpu" else None
+    return jax.jit(function, compiler_options=cheap, **options)

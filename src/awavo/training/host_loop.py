@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from awavo.training.compilation import jit_once
 from awavo.training.loop import ChunkOutput, TrainState, summarize
 from awavo.training.rollout import renew
 from awavo.types import Algorithm, EnvSpec, Rollout, Timestep
 
-__all__ = ["HostRunner", "VectorHost"]
+__all__ = ["HostRunner", "VectorHost", "host_init_fn"]
 
 
 class VectorHost(Protocol):
@@ -61,7 +62,7 @@ class HostRunner:
         self._decide = jax.jit(decide, static_argnums=4)
         self._learn = jax.jit(learn, donate_argnums=1)
         self._begin = algorithm.begin
-        init = jax.jit(lambda seed: _init(seed, algorithm))
+        init = jit_once(host_init_fn(algorithm))
         self._groups = [list(seeds)] if self._together else [[seed] for seed in seeds]
         self._states: list[TrainState] = [init(np.int32(seed)) for seed in seeds]
         self._running: list[_Running | None] = [None] * len(self._groups)
@@ -206,6 +207,11 @@ def _over_seeds(decide: Callable[..., Any]) -> Callable[..., Any]:
     return together
 
 
-def _init(seed: Array, algorithm: Algorithm) -> TrainState:
-    algorithm_key, _, key = jax.random.split(jax.random.key(seed), 3)
-    return TrainState(key, jnp.zeros((), jnp.int32), algorithm.init(algorithm_key), None)
+def host_init_fn(algorithm: Algorithm) -> Callable[[Array], TrainState]:
+    """Build `init(seed) -> TrainState` for environments that keep their own state."""
+
+    def init(seed):
+        algorithm_key, _, key = jax.random.split(jax.random.key(seed), 3)
+        return TrainState(key, jnp.zeros((), jnp.int32), algorithm.init(algorithm_key), None)
+
+    return init

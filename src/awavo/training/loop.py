@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from awavo.errors import AwavoError
+from awavo.training.compilation import jit_once
 from awavo.training.rollout import Worker, collect, start_worker
 from awavo.training.sharding import seed_sharding, shard_seeds
 from awavo.types import Algorithm, Env, Rollout
@@ -133,7 +134,7 @@ class CompiledRunner:
         self._num_seeds = len(seeds)
         self.compile_seconds = 0.0
         self._sharding = seed_sharding(len(seeds)) if self._vmap else None
-        init = jax.jit(jax.vmap(init), out_shardings=self._sharding) if self._vmap else jax.jit(init)
+        init = jit_once(jax.vmap(init), out_shardings=self._sharding) if self._vmap else jit_once(init)
         self._chunk_fn = jax.vmap(chunk, (0, None)) if self._vmap else chunk
         self._states = [init(np.asarray(seeds, np.int32))] if self._vmap else [init(np.int32(s)) for s in seeds]
         self._compiled: Any = None
