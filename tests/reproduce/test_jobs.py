@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from awavo.errors import InputError, UnknownNameError
@@ -12,6 +14,7 @@ from awavo.reproduce.figures import FIGURES
 from awavo.reproduce.jobs import Job, missing_jobs, share_of
 from awavo.reproduce.plans import learning_settings, plan_jobs, split_seeds
 from awavo.reproduce.schedule import checkpoint_iterations, legs
+from awavo.reproduce.training import curve_row
 
 
 def touch(folder, job):
@@ -102,6 +105,21 @@ def test_log_checkpoints_are_dense_early():
     assert sum(point <= 50 for point in points) > len(points) / 2
     assert checkpoint_iterations(100, 4, "linear") == [25, 50, 75, 100]
     assert checkpoint_iterations(100, 0, "log") == []
+
+
+def test_a_point_of_the_curve_waits_for_enough_episodes():
+    def leg(returns):
+        done = np.ones(len(returns), bool)
+        info = SimpleNamespace(feasible=np.ones(1))
+        found = SimpleNamespace(done=done, episode_return=np.array(returns), info=info)
+        found.episode_costs = np.ones((len(returns), 1))
+        return [found, found]  # two seeds
+
+    broken, whole = leg([-10.0]), leg([4.0, 6.0, 5.0])
+    assert curve_row(100, [broken], 1, least=4) == {}
+    row = curve_row(200, [broken, whole], 1, least=4)
+    assert row["return"]["value"] == pytest.approx(1.25)
+    assert curve_row(100, [broken], 1)["return"]["value"] == -10
 
 
 def test_legs_meet_every_checkpoint_and_the_end():

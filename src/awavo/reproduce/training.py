@@ -70,7 +70,7 @@ def run_learning(
         wall, cpu = wall + time.perf_counter() - began, cpu + time.process_time() - busy
         steps = leg.end * per_iteration
         pending.append(outputs)
-        row = curve_row(steps, pending, problem.spec.num_costs)
+        row = curve_row(steps, pending, problem.spec.num_costs, config.num_envs // 2)
         if row:
             pending = []
             curve.append({**row, "wall_s": wall})
@@ -114,12 +114,15 @@ def run_learning(
     }
 
 
-def curve_row(steps: int, legs_outputs: Sequence[Sequence[Any]], num_costs: int) -> dict[str, Any]:
-    """Pool per-seed means of the episodes finished in these legs over the seeds; empty while a seed has none."""
+def curve_row(steps: int, legs_outputs: Sequence[Sequence[Any]], num_costs: int, least: int = 1) -> dict[str, Any]:
+    """Pool per-seed means of the episodes finished in these legs over the seeds.
+
+    Empty while a seed has fewer than `least`: where whole episodes end together, those between are the broken ones.
+    """
     per_seed = list(zip(*legs_outputs, strict=True))
     returns = [np.concatenate([o.episode_return[o.done] for o in outputs]) for outputs in per_seed]
     costs = [np.concatenate([o.episode_costs[o.done] for o in outputs]) for outputs in per_seed]
-    if not all(len(finished) for finished in returns):
+    if any(len(finished) < max(1, least) for finished in returns):
         return {}
     mean_costs = np.array([c.mean(0) for c in costs])
     return {

@@ -134,9 +134,9 @@ class CompiledRunner:
         self._num_seeds = len(seeds)
         self.compile_seconds = 0.0
         self._sharding = seed_sharding(len(seeds)) if self._vmap else None
-        init = jit_once(jax.vmap(init), out_shardings=self._sharding) if self._vmap else jit_once(init)
+        begin = jit_once(jax.vmap(init), out_shardings=self._sharding) if self._vmap else jit_once(init)
         self._chunk_fn = jax.vmap(chunk, (0, None)) if self._vmap else chunk
-        self._states = [init(np.asarray(seeds, np.int32))] if self._vmap else [init(np.int32(s)) for s in seeds]
+        self._states = [begin(np.asarray(seeds, np.int32))] if self._vmap else [begin(np.int32(s)) for s in seeds]
         self._compiled: Any = None
         # Twice the cores: three seeds on two cores take one and a half times as long as two, not twice.
         self._pool = ThreadPoolExecutor(1 if self._vmap else min(len(seeds), 2 * (os.cpu_count() or 1)))
