@@ -19,6 +19,7 @@ from awavo.experiment import settings_class
 from awavo.exporting import export_run
 from awavo.networks import RunningStatistics
 from awavo.registry import ALGORITHMS, make_task, resolve
+from awavo.training.compilation import jit_once
 
 pytest.importorskip("onnx")
 
@@ -56,7 +57,7 @@ def test_continuous_actors(algo, tmp_path):
     algorithm = resolve(algo, ALGORITHMS, "algorithm")(
         spec, kind(**({**SMALL, "replay_capacity": 64} if algo == "orpo-dr" else {"hidden": (16,)}))
     )
-    state = algorithm.init(jax.random.key(0))
+    state = jit_once(algorithm.init)(jax.random.key(0))
     rng = np.random.default_rng(0)
     stats = RunningStatistics(jnp.float32(10), jnp.asarray(rng.standard_normal(83), jnp.float32), jnp.full(83, 7.0))
     state = (
@@ -98,7 +99,7 @@ def test_planner_of_awavo(tmp_path):
     )  # fmt: skip
     spec = make_task("cartpole").spec
     algorithm = make_awavo(spec, AwavoConfig(**settings))
-    state = algorithm.init(jax.random.key(0))
+    state = jit_once(algorithm.init)(jax.random.key(0))
     files, notes = export_policy(spec, algorithm, state, np.zeros((4, 4), np.float32), onnx=False)
     write_files(tmp_path / "out", files, notes, {})
     loaded = load_export(tmp_path / "out")

@@ -5,6 +5,7 @@ import numpy as np
 
 from awavo.config import TrainConfig
 from awavo.experiment import build_problem, resolve_config
+from awavo.training.compilation import jit_once
 from awavo.training.evaluation import evaluate_host, evaluate_hosts
 from awavo.training.host_loop import HostRunner
 
@@ -49,7 +50,8 @@ def test_policies_in_step_are_judged_as_alone():
     problem = planner_problem()
     make_host, algorithm = problem.make_host, problem.algorithm
     assert make_host is not None
-    states = [algorithm.init(jax.random.key(i)) for i in (0, 1)]
+    begin = jit_once(algorithm.init)
+    states = [begin(jax.random.key(i)) for i in (0, 1)]
     fresh = algorithm.begin(3)
     greedy = jax.jit(lambda k, s, o, m: algorithm.decide(k, s, o, m, True)[::2])
     alone = [
