@@ -5,6 +5,7 @@ import numpy as np
 
 from awavo.config import TrainConfig
 from awavo.experiment import build_problem, resolve_config
+from awavo.run import state_template
 from awavo.training.compilation import jit_once
 from awavo.training.evaluation import evaluate_host, evaluate_hosts
 from awavo.training.host_loop import HostRunner
@@ -44,6 +45,15 @@ def test_seeds_in_one_program_learn_the_same():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3), *models)
     first, second = (state.algorithm.model.nets for state in states["vmap"])
     assert any(not np.allclose(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
+
+
+def test_a_host_has_as_many_environments_as_asked_and_a_state_the_shapes_of_its_template():
+    problem = planner_problem()
+    assert problem.make_host is not None
+    assert [problem.make_host(5).num_envs, problem.make_host().num_envs] == [5, problem.settings.num_envs]
+    state = HostRunner([0], problem.make_host, problem.algorithm, 2).states[0]
+    shapes = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)  # noqa: E731
+    assert shapes(state_template(problem)) == shapes(state)
 
 
 def test_policies_in_step_are_judged_as_alone():

@@ -15,6 +15,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -46,10 +47,10 @@ def gait_torques(
     return xp.clip(STIFFNESS * (wanted - joints), -1.0, 1.0)
 
 
-def clock(xp: ModuleType, gait_hz: float, time: Array) -> Float[Any, " 2"]:
+def clock(gait_hz: float, time: Array) -> Float[Array, " c"]:
     """Sine and cosine of the rhythm after `time` steps; nothing without one."""
     angle = _angle(gait_hz, time)
-    return xp.stack([xp.sin(angle), xp.cos(angle)]) if gait_hz else xp.zeros(0)
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)]) if gait_hz else jnp.zeros(0)
 
 
 def _angle(gait_hz: float, time: Any) -> Any:

@@ -87,7 +87,7 @@ def walker_obs(
     turned = jnp.stack([jnp.sin(joints), jnp.cos(joints)], 1).ravel()
     field = jnp.array([0.0, -0.5, 0.0]) @ rotation
     towards = compass((goal.layout.goal - position) @ rotation, 2)
-    rhythm = clock(jnp, gait_hz, state.time)
+    rhythm = clock(gait_hz, state.time)
     return jnp.concatenate(
         [acceleration, towards, gyro, lidar_plane(hazards), turned, rates, field, touch, speed, rhythm]
     )
