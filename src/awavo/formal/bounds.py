@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaln, logsumexp, xlog1py, xlogy
-from scipy.stats import beta
+from scipy.special import betaincinv, betaln, logsumexp, xlog1py, xlogy
 
 from awavo.errors import InputError
 
@@ -123,8 +122,8 @@ def clopper_pearson(count: ArrayLike, num: int, delta: float) -> tuple[Floats, F
     """Exact binomial bounds for a fixed sample, delta / 2 on each side."""
     _check_delta(delta)
     k = np.asarray(count, float)
-    lower = np.where(k > 0, beta.ppf(delta / 2, np.maximum(k, 1), num - k + 1), 0.0)
-    upper = np.where(k < num, beta.ppf(1 - delta / 2, k + 1, np.maximum(num - k, 1)), 1.0)
+    lower = np.where(k > 0, betaincinv(np.maximum(k, 1), num - k + 1, delta / 2), 0.0)
+    upper = np.where(k < num, betaincinv(k + 1, np.maximum(num - k, 1), 1 - delta / 2), 1.0)
     return lower, upper
 
 

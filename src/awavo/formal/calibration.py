@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kstest
 
 from awavo.errors import InputError
 from awavo.formal.bounds import clopper_pearson
@@ -69,6 +68,8 @@ def certify_calibration(
 
     `quantiles[N, M]` and `returns[N]` are one state-action of each of N independent episodes.
     """
+    from scipy.stats import kstest  # half a second to import, and training does not need it
+
     quantiles, returns = np.sort(np.asarray(quantiles, float), -1), np.asarray(returns, float)
     if quantiles.ndim != 2 or len(quantiles) != len(returns) or len(returns) < 20:
         raise InputError(f"{quantiles.shape} quantiles for {len(returns)} returns: expected [N, M] and [N], N >= 20.")

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from awavo.errors import InputError
 
@@ -111,6 +110,8 @@ def policy_totals(cmdp: ExactCMDP, policy: Floats) -> Floats:
 
 def solve(cmdp: ExactCMDP) -> Solution:
     """The optimum by HiGHS, with the dual solution polished to exact feasibility."""
+    from scipy.optimize import linprog  # half a second to import, and training does not need it
+
     num_states, num_actions, _ = cmdp.transition.shape
     size = num_states * num_actions
     flow = np.repeat(np.eye(num_states), num_actions, 1) - cmdp.discount * cmdp.transition.reshape(size, -1).T
