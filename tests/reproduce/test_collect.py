@@ -48,7 +48,7 @@ def test_the_quick_budget_says_so(write):
 
 def flight_row(policy, returns, cost):
     return {"flight": "FT3", "policy": policy, "seed_numbers": list(range(len(returns))), "returns": list(returns),
-            "costs": [[cost, 0.0]] * len(returns), "limits": [2.0, 5.0]}  # fmt: skip
+            "costs": [[cost, 0.0]] * len(returns), "limits": [2.0, 5.0], "env_steps": 64_000}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,14 @@ def test_flight(write, own, cost, verdict):
     text, data = collected(folder, "flight")
     assert f"on FT3 {verdict} (return" in text
     assert data.height == 20
+
+
+@pytest.mark.parametrize(("cost", "is_said"), [(10.0, True), (9.9, False)])
+def test_a_policy_that_always_collides_is_no_controller(write, cost, is_said):
+    awavo = {**flight_row("awavo", -10 + AROUND, 0), "rms_m": [0.1] * 10, "collision": [False] * 10}
+    pcpo = flight_row("pcpo", -50 + AROUND, cost)
+    text, _ = collected(write(result("flight", "FT3-awavo", awavo), result("flight", "FT3-pcpo", pcpo)), "flight")
+    assert ("after 64,000 steps it has not learnt to fly" in text) == is_said
 
 
 def interpretation_row(flight, value):
@@ -106,14 +114,21 @@ def test_lorenz(write, growth, seconds, verdicts):
 
 
 def test_ablation(write):
-    def variant(name, returns, cost=1.0):
-        about = {"figure": "ablation", "variant": name, "family": name}
-        return learning_result("cartpole", "awavo", returns, cost, **about)
+    def variant(name, returns, path):
+        about = {"figure": "ablation", "variant": name, "family": name, "path": path}
+        return learning_result("cartpole", "awavo", returns, **about)
 
-    folder = write(variant("as it is", 199 + AROUND), variant("KL", 199 + AROUND), variant("hard switch", 120 + AROUND))
+    early, late = (0.2, 1.0, 1.0), (0.2, 0.5, 1.0)
+    folder = write(
+        variant("as it is", 199 + AROUND, early), variant("KL", 199 + AROUND, early),
+        variant("no planning", 199 + AROUND, late), variant("hard switch", 120 + AROUND, late),
+    )  # fmt: skip
     text, _ = collected(folder, "ablation")
     assert "Worse without doubt: hard switch" in text
+    assert "later without doubt: no planning (return" in text
+    assert "1,000 steps until good against 667)" in text
     assert "No difference that these seeds can show: KL" in text
+    assert "for what is worse and what is later only" in text
 
 
 def test_ablation_of_a_method_outside_its_limits_compares_returns(write):

@@ -43,6 +43,7 @@ def page(once):
             learning_result("cartpole", "paets", 190 + AROUND, cost=99.0),
             learning_result("drone", "awavo", 5 + AROUND),
             learning_result("drone", "crpo", 3 + AROUND, steps=100_000),
+            learning_result("drone", "paets", 1 + AROUND, path=(1.0,)),
         )
         assert cli.main(["reproduce", "learning", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
 
@@ -74,6 +75,13 @@ def test_filters_hide_tasks_and_methods(page, tmp_path):
     assert all(bool(hidden) == (algo == "paets") for algo, hidden in rows)
     chart = re.search(r'<figure[^>]*data-chart="cartpole-train-0".*?</figure>', dom, re.DOTALL)[0]
     assert len(re.findall(r'<path class="series"', chart)) == 2
+
+
+def test_a_curve_of_one_point_is_a_mark(page, tmp_path):
+    dom = _open(page, tmp_path).stdout
+    for task, marks in (("cartpole", 0), ("drone", 1)):
+        chart = re.search(rf'<figure[^>]*data-chart="{task}-train-0".*?</figure>', dom, re.DOTALL)[0]
+        assert len(re.findall(r'<circle class="dot"', chart)) == marks
 
 
 def test_hovering_shows_values(page, tmp_path):

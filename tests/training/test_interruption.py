@@ -57,12 +57,11 @@ def test_kill_nine_at_random_moments(straight, tmp_path):
     assert same(arrays(straight), arrays(out))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_signal_saves(straight, tmp_path, number):
-    out = tmp_path / "run"
+def stopped(out, number):
+    """Start or go on, send the signal after the next checkpoint, and return where the run says it stopped."""
+    before = set((out / "checkpoints").glob("step-*"))
     process = subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    while not list((out / "checkpoints").glob("step-*")) and process.poll() is None:
+    while not set((out / "checkpoints").glob("step-*")) - before and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(number)
     text, _ = process.communicate(timeout=300)
@@ -70,9 +69,18 @@ def test_a_stop_signal_saves(straight, tmp_path, number):
     if summary["finished"]:
         pytest.skip("the run ended before the signal came")
     assert process.returncode == 130
-    found, _ = latest_checkpoint(out / "checkpoints")
-    assert found is not None
-    assert found.env_steps == summary["env_steps"]
+    return summary["env_steps"]
+
+
+@pytest.mark.slow
+def test_stop_signals_save(straight, tmp_path):
+    out, reached = tmp_path / "run", 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        steps = stopped(out, number)
+        found, _ = latest_checkpoint(out / "checkpoints")
+        assert found is not None
+        assert found.env_steps == steps > reached
+        reached = steps
     subprocess.run(command(out), check=True, capture_output=True)
     assert same(arrays(straight), arrays(out))
 

@@ -16,10 +16,12 @@ from awavo.reproduce.learning_text import bounded_steps
 from awavo.reproduce.outputs import Finding, Picture, Task
 from awavo.reproduce.plotting import COLORS
 from awavo.results.outcome import format_estimate
+from awavo.results.statistics import probability_of_improvement
 
 __all__ = ["WHOLE", "collect"]
 
 WHOLE = "as it is"
+_NOT_SHOWN = "These results do not show that."
 
 
 def collect(task: Task) -> Finding:
@@ -44,7 +46,7 @@ def collect(task: Task) -> Finding:
 def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
     if whole is None:
         return "AWaVO as it is was not run: nothing to compare with."
-    worse, better, same = [], [], []
+    worse, better, slower, same = [], [], [], []
     for standing in standings:
         if standing is whole:
             continue
@@ -53,8 +55,12 @@ def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
         line = f"{standing.entry.variant} (return {format_estimate(gap)}, {seeds})"
         if gap.high < 0 or (whole.is_within and not standing.is_within):
             worse.append(line)
+        elif gap.low > 0:
+            better.append(line)
+        elif probability_of_improvement(-whole.good_at, -standing.good_at).low > 0.5:
+            slower.append(f"{line[:-1]}, {bounded_steps(standing)} steps until good against {bounded_steps(whole)})")
         else:
-            (better if gap.low > 0 else same).append(line)
+            same.append(line)
     first = whole.entry
     parts = [
         f"AWaVO on {first.task} after {first.env_steps:,} steps: return {format_estimate(whole.mean)}, "
@@ -64,12 +70,17 @@ def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
         parts.append("It does not keep its limits itself at this budget, so returns alone are compared.")
     parts.append(f"Worse without doubt: {'; '.join(worse)}." if worse else "No change is worse without doubt.")
     parts += [f"A higher return without doubt: {'; '.join(better)}."] if better else []
+    parts += [f"As good in the end, but later without doubt: {'; '.join(slower)}."] if slower else []
     parts += [f"No difference that these seeds can show: {'; '.join(same)}."] if same else []
     parts.append(
         "The paper has no ablation; it says that each part is needed. "
-        + ("These results show that for the first list only." if worse else "These results do not show that.")
+        + (f"These results show that for {_needed(worse, slower)} only." if worse or slower else _NOT_SHOWN)
     )
     return " ".join(parts)
+
+
+def _needed(worse: Sequence[str], slower: Sequence[str]) -> str:
+    return " and ".join([*(["what is worse"] if worse else []), *(["what is later"] if slower else [])])
 
 
 def _table(standings: Sequence[Standing]) -> str:

@@ -87,7 +87,11 @@ def _curve(axis: Axes, standing: Standing, row: int) -> None:
     steps = [band.env_steps for band in curve]
     low, high = ([getattr(band, side)[row] for band in curve] for side in ("low", "high"))
     axis.fill_between(steps, low, high, color=_color(standing.entry.algo), alpha=0.18, linewidth=0)
-    axis.plot(steps, [band.value[row] for band in curve], **_look(standing.entry.algo))
+    values = [band.value[row] for band in curve]
+    axis.plot(steps, values, **_look(standing.entry.algo))
+    if len(curve) == 1:  # a line of one point cannot be seen
+        axis.vlines(steps, low, high, color=_color(standing.entry.algo), linewidth=1.2)
+        axis.plot(steps, values, "o", color=_color(standing.entry.algo), markersize=4)
 
 
 def _label_steps(axis: Axes) -> None:

@@ -125,7 +125,14 @@ class Chart {
       if (this.seeds) for (const line of s.lines) node("path", { class: "seed", style: stroke, d: path(s.x, line, this.x, this.y) }, body);
       node("path", { class: "band", style: `fill:${color(s.color)}`, d: bandPath(s, this.x, this.y) }, body);
       node("path", { class: "series", style: stroke, "stroke-dasharray": ["", "7 3", "2 3", "9 3 2 3"][s.dash] || "", d: path(s.x, s.y, this.x, this.y) }, body);
+      const seen = s.x.map((_, i) => i).filter((i) => s.y[i] !== null);
+      if (seen.length === 1) this.lone(body, s, seen[0]);
     }
+  }
+  lone(body, s, i) {  // a line of one point cannot be seen
+    const x = this.x(s.x[i]), y = this.y(s.y[i]), stroke = `stroke:${color(s.color)}`;
+    if (s.low[i] !== null) node("path", { class: "series", style: stroke, d: `M${x} ${this.y(s.low[i])}V${this.y(s.high[i])}` }, body);
+    node("circle", { class: "dot", style: `${stroke};fill:${color(s.color)}`, cx: x, cy: y, r: 4 }, body);
   }
   scatter(body) {
     for (const s of this.series) for (const [x, y, seed] of s.points) {
