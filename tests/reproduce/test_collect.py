@@ -70,6 +70,7 @@ def test_a_policy_that_always_collides_is_no_controller(write, cost, is_said):
     pcpo = flight_row("pcpo", -50 + AROUND, cost)
     text, _ = collected(write(result("flight", "FT3-awavo", awavo), result("flight", "FT3-pcpo", pcpo)), "flight")
     assert ("after 64,000 steps it has not learnt to fly" in text) == is_said
+    assert f"on FT3 {'not put to the test' if is_said else 'confirmed'}" in text
 
 
 def interpretation_row(flight, value):

@@ -61,6 +61,7 @@ def _against_paper(flights: Sequence[str], rows: Mapping[tuple[str, str], Mappin
         kept = 2 * int(_within(own).sum()) >= len(own["returns"])
         better = gap.low > 0 and kept
         verdict = "confirmed" if better else "not confirmed" if gap.high < 0 or not kept else "undecided"
+        verdict = "not put to the test" if better and _always_collides(other) else verdict
         found.append(f"on {flight} {verdict} (return of AWaVO less that of PCPO {format_estimate(gap)})")
     if not found:
         return "**Against the paper.** PCPO was not flown: its comparison with AWaVO cannot be judged."
@@ -72,17 +73,21 @@ def _against_paper(flights: Sequence[str], rows: Mapping[tuple[str, str], Mappin
     )
 
 
+def _always_collides(row: Mapping[str, Any]) -> bool:
+    return bool(np.array(row["costs"])[:, 0].min() >= COLLISION_COST)
+
+
 def _crashes(flights: Sequence[str], rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
     """Say where PCPO did not learn to fly at all: then the paper's "slightly" has not been put to the test."""
     learnt = {flight: rows[flight, "pcpo"] for flight in flights if (flight, "pcpo") in rows}
-    hit = [flight for flight, row in learnt.items() if np.array(row["costs"])[:, 0].min() >= COLLISION_COST]
+    hit = [flight for flight, row in learnt.items() if _always_collides(row)]
     if not hit:
         return ""
     steps = max(int(learnt[flight]["env_steps"]) for flight in hit)
     return (
         f" On {', '.join(hit)} the clearance cost of every seed of PCPO is at least that of a collision: "
         f"after {steps:,} steps it has not learnt to fly. Every step costs return and a collision ends the flight, "
-        "so ending it early pays. How two controllers that fly compare, the paper's question, stays open there."
+        "so ending it early pays. How two controllers that fly compare is the paper's question and stays open there."
     )
 
 
