@@ -9,11 +9,12 @@ from pathlib import Path
 CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
 CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
 os.environ.setdefault("AWAVO_CACHE_DIR", str(CACHE))
-# Tests compile much and compute little: code that LLVM leaves unoptimised halves their time, and the older emitters of
-# fused loops halve it again. The second flag is one of jax 0.9; XLA aborts on a flag that it does not know.
+# Tests compile much and compute little: code that LLVM leaves unoptimised halves their time, the older emitters of
+# fused loops halve it again, and modules in one piece take a seventh of the rest. The last two are flags of jax 0.9;
+# XLA aborts on a flag that it does not know.
 FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
 if version("jaxlib").startswith("0.9."):
-    FLAGS += " --xla_cpu_use_fusion_emitters=false"
+    FLAGS += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", FLAGS)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 

@@ -113,6 +113,7 @@ def test_claims_can_fail(write, crpo, cost, verdict):
     (found,) = check_claims([compare_task(entries, FACTS)])
     assert found.verdict == verdict
     assert verdict in claims_text([found])
+    assert found.reason.endswith("; 1,000 and 1,000 steps")
 
 
 def test_blocks_of_seeds_are_put_together_once(write):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from awavo.reproduce.comparison import Standing, TaskComparison, difference
+from awavo.reproduce.names import ALGO_NAMES
 from awavo.results.outcome import format_estimate
 
 __all__ = ["CLAIMS", "CONFIRMED", "REFUTED", "UNDECIDED", "Claim", "Verdict", "check_claims"]
@@ -59,14 +60,14 @@ def check_claims(comparisons: Sequence[TaskComparison]) -> list[Verdict]:
 
 
 def _judge(better: Standing, worse: Standing) -> tuple[str, str]:
-    names = (better.entry.algo, worse.entry.algo)
+    first, second = (ALGO_NAMES.get(s.entry.algo, s.entry.algo) for s in (better, worse))
+    steps = f"; {better.entry.env_steps:,} and {worse.entry.env_steps:,} steps"
     if better.is_within != worse.is_within:
-        kept = names[0] if better.is_within else names[1]
-        lost = worse if better.is_within else better
-        reason = f"{kept} keeps its limits, {lost.entry.algo} does in {lost.feasible_seeds} of {len(lost.entry.seeds)}"
+        kept, lost, name = (first, worse, second) if better.is_within else (second, better, first)
+        reason = f"{kept} keeps its limits, {name} does in {lost.feasible_seeds} of {len(lost.entry.seeds)}{steps}"
         return (CONFIRMED if better.is_within else REFUTED), reason
     gap = difference(better.entry.final.returns, worse.entry.final.returns)
-    reason = f"return of {names[0]} less that of {names[1]}: {format_estimate(gap)}"
+    reason = f"return of {first} less that of {second}: {format_estimate(gap)}{steps}"
     if gap.low > 0:
         return CONFIRMED, reason
     return (REFUTED if gap.high < 0 else UNDECIDED), reason
