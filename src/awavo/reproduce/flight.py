@@ -100,9 +100,7 @@ def _learnt(flights: Sequence[str], rows: Mapping[tuple[str, str], Mapping[str, 
     if hit:
         parts.append(f"The clearance cost of every seed on {', '.join(hit)} is at least that of a collision.")
     if strays:
-        parts.append(
-            f"It stays in the air but loses {', '.join(strays)} of return a step, 1 being a metre of error."
-        )
+        parts.append(f"It stays in the air but loses {', '.join(strays)} of return a step, 1 being a metre of error.")
     return " ".join([*parts, "How two controllers that follow a path compare is the paper's question and stays open."])
 
 
