@@ -18,7 +18,7 @@ demo: install
 	$(BIN)/awavo demo --out runs/demo
 
 test: install
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: install
 	$(BIN)/ruff check .
