@@ -10,7 +10,7 @@ CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
 CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
 os.environ.setdefault("AWAVO_CACHE_DIR", str(CACHE))
 # Tests compile much and compute little: code that LLVM leaves unoptimised halves their time, the older emitters of
-# fused loops halve it again, and modules in one piece take a seventh of the rest. The last two are flags of jax 0.9;
+# fused loops halve it again, and modules in one piece save a seventh of the rest. The last two are flags of jax 0.9;
 # XLA aborts on a flag that it does not know.
 FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
 if version("jaxlib").startswith("0.9."):

@@ -13,12 +13,13 @@ from awavo.reproduce.outputs import Finding, Picture, Task, merge_blocks
 from awavo.reproduce.plotting import COLORS, LIMIT_COLOR
 from awavo.results.outcome import format_estimate
 from awavo.results.statistics import feasible, mean_estimate
+from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["collect"]
 
 NAMES = {"awavo": "AWaVO", "pcpo": "PCPO", "track": "tracking law"}
 COSTS = ("clearance", "envelope")
-COLLISION_COST = 10.0  # that of the task, see awavo.tasks.quadrotor.params
+COLLISION_COST = QuadrotorParams().collision_cost
 STRAYING_LOSS = 1.0
 PER_SEED = ("seed_numbers", "returns", "costs", "rms_m", "collision", "clearance_m")
 
