@@ -21,8 +21,8 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 
 from awavo.config import TrainConfig
-from awavo.experiment import build_problem, resolve_config
 from awavo.provenance import device_info, source_commit
+from awavo.runs.problem import build_problem, resolve_config
 from awavo.training.loop import CompiledRunner, chunk_fn, init_fn
 
 CHUNK = 16

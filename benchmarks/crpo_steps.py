@@ -19,8 +19,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 import numpy as np
 
 from awavo.config import TrainConfig
-from awavo.experiment import build_problem, resolve_config
 from awavo.provenance import device_info, source_commit
+from awavo.runs.problem import build_problem, resolve_config
 from awavo.training.loop import CompiledRunner, chunk_fn, init_fn
 
 CHUNKS, ITERATIONS, SETTLED = 8, 61, 150

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.algorithms.awavo import awavo
-from awavo.awavo_config import AwavoConfig
+from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.inference.physics import ParametricModel, predict_parametric
 from awavo.inference.planner import Beliefs, planner, predicted_beliefs
 from awavo.inference.sequences import sequences, slice_shape

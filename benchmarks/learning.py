@@ -22,8 +22,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 from awavo.config import parse_value
+from awavo.paper.training import run_learning
 from awavo.provenance import device_info, source_commit
-from awavo.reproduce.training import run_learning
 from awavo.training.compilation import enable_cache
 
 

@@ -14,17 +14,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from awavo.reproduce.budgets import tasks_table
-from awavo.reproduce.comparison import TaskComparison
-from awavo.reproduce.entries import load_entries, read_results
-from awavo.reproduce.figures import FIGURES, load
-from awavo.reproduce.jobs import missing_jobs
-from awavo.reproduce.learning import METHODS, compare_all
-from awavo.reproduce.learning_text import bounded_steps
-from awavo.reproduce.names import ALGO_NAMES, TASK_NAMES
-from awavo.reproduce.outputs import Finding, Task, provenance_lines, write_finding
-from awavo.reproduce.page import write_page
-from awavo.reproduce.plans import plan_jobs
+from awavo.paper.budgets import tasks_table
+from awavo.paper.comparison import TaskComparison
+from awavo.paper.entries import load_entries, read_results
+from awavo.paper.figures import FIGURES, load
+from awavo.paper.jobs import missing_jobs
+from awavo.paper.learning import METHODS, compare_all
+from awavo.paper.learning_text import bounded_steps
+from awavo.paper.names import ALGO_NAMES, TASK_NAMES
+from awavo.paper.outputs import Finding, Task, provenance_lines, write_finding
+from awavo.paper.page import write_page
+from awavo.paper.plans import plan_jobs
 from awavo.results.outcome import format_estimate
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import awavo
-from awavo.progress import show_evaluation, show_progress
+from awavo.cli.progress import show_evaluation, show_progress
 
 LIMIT = 20.0
 

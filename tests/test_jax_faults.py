@@ -1,6 +1,6 @@
 from importlib import metadata
 
-from awavo.doctor import float32_rows_are_right
+from awavo.cli.doctor import float32_rows_are_right
 
 
 def test_batched_products_are_right():

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from record import summarise, write
 
-from awavo.inference.assimilation import Belief, assimilate, first_stand
-from awavo.inference.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.inference.modes import Search
+from awavo.assimilation.assimilate import Belief, assimilate, first_stand
+from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
+from awavo.assimilation.modes import Search
 from awavo.results.trajectory_scores import Z90, score
 from awavo.tasks.lorenz96 import REGIMES, lorenz96_settings, lorenz96_system, twin_experiment
 

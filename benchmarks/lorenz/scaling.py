@@ -25,9 +25,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 import numpy as np
 
-from awavo.inference.assimilation import Belief, assimilate, first_stand
-from awavo.inference.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.inference.modes import Search
+from awavo.assimilation.assimilate import Belief, assimilate, first_stand
+from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
+from awavo.assimilation.modes import Search
 from awavo.results.trajectory_scores import score
 from awavo.tasks.lorenz96 import lorenz96_settings, lorenz96_system, twin_experiment
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from awavo.algorithms.orpo_dr import critic_quantiles
 from awavo.config import TrainConfig
-from awavo.experiment import build_problem, resolve_config
+from awavo.runs.problem import build_problem, resolve_config
 from awavo.provenance import command_line, device_info, source_commit
 from awavo.training.compilation import enable_cache
 from awavo.training.host_loop import HostRunner

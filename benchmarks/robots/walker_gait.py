@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from awavo.config import TrainConfig
-from awavo.experiment import build_problem, resolve_config
 from awavo.provenance import command_line, device_info, source_commit
+from awavo.runs.problem import build_problem, resolve_config
 
 CANDIDATES, ELITES, MOTORS, DT, VELOCIMETER = 64, 10, 10, 0.05, slice(59, 61)
 

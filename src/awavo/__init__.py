@@ -9,7 +9,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from awavo._gymnasium_hook import register_with_gymnasium
+from awavo.tasks.gymnasium_hook import register_with_gymnasium
 
 # XLA logs a long false alarm whenever it loads a program from the compilation cache; errors still raise.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from awavo import errors as errors
     from awavo import formal as formal
     from awavo import transport as transport
-    from awavo.api import Run, certify, configure, evaluate, load, train, train_iter
     from awavo.inference.operators import operator_from_maps
     from awavo.registry import make_task
+    from awavo.runs.api import Run, certify, configure, evaluate, load, train, train_iter
 
 __all__ = [
     "Run",
@@ -42,17 +42,17 @@ __version__ = "0.1.0"
 register_with_gymnasium()
 
 _LAZY = {
-    "Run": ("awavo.api", "Run"),
-    "certify": ("awavo.api", "certify"),
-    "configure": ("awavo.api", "configure"),
+    "Run": ("awavo.runs.api", "Run"),
+    "certify": ("awavo.runs.api", "certify"),
+    "configure": ("awavo.runs.api", "configure"),
     "errors": ("awavo.errors", None),
-    "evaluate": ("awavo.api", "evaluate"),
+    "evaluate": ("awavo.runs.api", "evaluate"),
     "formal": ("awavo.formal", None),
-    "load": ("awavo.api", "load"),
+    "load": ("awavo.runs.api", "load"),
     "make_task": ("awavo.registry", "make_task"),
     "operator_from_maps": ("awavo.inference.operators", "operator_from_maps"),
-    "train": ("awavo.api", "train"),
-    "train_iter": ("awavo.api", "train_iter"),
+    "train": ("awavo.runs.api", "train"),
+    "train_iter": ("awavo.runs.api", "train_iter"),
     "transport": ("awavo.transport", None),
 }
 

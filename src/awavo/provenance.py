@@ -71,4 +71,4 @@ def source_commit() -> str | None:
 def command_line() -> str:
     """The command as typed, without the interpreter's path."""
     name = Path(sys.argv[0]).name
-    return " ".join(["awavo" if name in ("__main__.py", "cli.py") else name, *sys.argv[1:]])
+    return " ".join(["awavo" if name in ("__main__.py", "main.py") else name, *sys.argv[1:]])

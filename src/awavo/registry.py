@@ -67,7 +67,7 @@ ALGORITHMS = {
         "awavo.algorithms.awavo:awavo",
         "inference over action sequences by A-GSWD, ensemble model, ORPO-DR",
         "AWaVO 2024, Algorithm 2",
-        "awavo.awavo_config:AwavoConfig",
+        "awavo.algorithms.awavo_config:AwavoConfig",
     ),
     "orpo-dr": Entry(
         "awavo.algorithms.orpo_dr:orpo_dr",
@@ -79,37 +79,37 @@ ALGORITHMS = {
         "awavo.algorithms.crpo:crpo",
         "constraint-rectified policy optimisation, trust-region steps",
         "Xu et al. 2021",
-        "awavo.baseline_configs:CrpoConfig",
+        "awavo.algorithms.baseline_configs:CrpoConfig",
     ),
     "pcpo": Entry(
         "awavo.algorithms.pcpo:pcpo",
         "trust-region step, then projection onto the limits",
         "Yang et al. 2020",
-        "awavo.baseline_configs:PcpoConfig",
+        "awavo.algorithms.baseline_configs:PcpoConfig",
     ),
     "cpo": Entry(
         "awavo.algorithms.cpo:cpo",
         "best step inside the trust region and the limits",
         "Achiam et al. 2017",
-        "awavo.baseline_configs:CpoConfig",
+        "awavo.algorithms.baseline_configs:CpoConfig",
     ),
     "trpo-ipo": Entry(
         "awavo.algorithms.trpo_ipo:trpo_ipo",
         "log barrier on every limit, trust-region steps",
         "Liu et al. 2020",
-        "awavo.baseline_configs:TrpoIpoConfig",
+        "awavo.algorithms.baseline_configs:TrpoIpoConfig",
     ),
     "trpo-lagrangian": Entry(
         "awavo.algorithms.trpo_lagrangian:trpo_lagrangian",
         "Lagrangian with dual ascent or PID multipliers, trust-region steps",
         "Ray et al. 2019, Stooke et al. 2020",
-        "awavo.baseline_configs:TrpoLagrangianConfig",
+        "awavo.algorithms.baseline_configs:TrpoLagrangianConfig",
     ),
     "paets": Entry(
         "awavo.algorithms.paets:paets",
         "planning with a mixture over action sequences and ensemble dynamics",
         "Okada & Taniguchi 2019",
-        "awavo.baseline_configs:PaetsConfig",
+        "awavo.algorithms.baseline_configs:PaetsConfig",
     ),
 }
 

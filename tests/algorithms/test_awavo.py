@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from awavo.algorithms.awavo import awavo
-from awavo.awavo_config import AwavoConfig
+from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.registry import make_task
 from awavo.tasks.base import Transition, auto_reset
 from awavo.training.compilation import jit_once

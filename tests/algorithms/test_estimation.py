@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import SPEC, toy_rollout
 
+from awavo.algorithms.baseline_configs import CrpoConfig
 from awavo.algorithms.episodes import mean_length
 from awavo.algorithms.estimation import estimator, fit_values, gae
-from awavo.baseline_configs import CrpoConfig
 from awavo.networks import mlp
 
 ESTIMATOR = estimator(SPEC, CrpoConfig(hidden=(8,), window=4, value_epochs=1))

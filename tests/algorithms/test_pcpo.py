@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import minimize
 from toys import SPEC, compiled, toy_rollout
 
+from awavo.algorithms.baseline_configs import PcpoConfig
 from awavo.algorithms.estimation import estimator
 from awavo.algorithms.pcpo import pcpo, project
 from awavo.algorithms.trust_region import local_model, natural_gradients
-from awavo.baseline_configs import PcpoConfig
 
 PROJECT = jax.jit(project)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from toys import CONTINUOUS, SPEC, compiled, moved, toy_rollout
 
-from awavo.experiment import settings_class
 from awavo.registry import ALGORITHMS, resolve
+from awavo.runs.problem import settings_class
 from awavo.types import Discrete
 
 SMALL = dict(

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from toys import compiled, toy_rollout
 
+from awavo.algorithms.baseline_configs import TrpoLagrangianConfig
 from awavo.algorithms.trpo_lagrangian import Controller, trpo_lagrangian, update_multipliers
-from awavo.baseline_configs import TrpoLagrangianConfig
 
 
 def run(excesses, **options):

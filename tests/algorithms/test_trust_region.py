@@ -7,6 +7,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from toys import CONTINUOUS, SPEC, toy_batch
 
+from awavo.algorithms.baseline_configs import OnPolicyConfig
 from awavo.algorithms.trust_region import (
     active_sets,
     backtrack,
@@ -15,7 +16,6 @@ from awavo.algorithms.trust_region import (
     natural_gradients,
     solve_subsets,
 )
-from awavo.baseline_configs import OnPolicyConfig
 from awavo.errors import ConfigError
 from awavo.networks.stochastic import kl_divergence
 

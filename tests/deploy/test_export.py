@@ -10,15 +10,15 @@ import pytest
 
 import awavo
 from awavo.algorithms.awavo import awavo as make_awavo
-from awavo.awavo_config import AwavoConfig
-from awavo.cli import main
+from awavo.algorithms.awavo_config import AwavoConfig
+from awavo.cli.main import main
 from awavo.deploy.export import export_policy, load_export, write_files
 from awavo.deploy.onnx_actor import find_actor, run_onnx
 from awavo.errors import InputError, MissingExtraError
-from awavo.experiment import settings_class
-from awavo.exporting import export_run
 from awavo.networks import RunningStatistics
 from awavo.registry import ALGORITHMS, make_task, resolve
+from awavo.runs.export import export_run
+from awavo.runs.problem import settings_class
 from awavo.training.compilation import jit_once
 
 pytest.importorskip("onnx")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.cli import main
+from awavo.cli.main import main
 from awavo.explain.flight_model import motor_pwm
 from awavo.explain.flight_planner import explained_planner
 from awavo.tasks.quadrotor.references import lissajous

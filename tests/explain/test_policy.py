@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.cli import main
+from awavo.cli.main import main
 from awavo.explain.measures import influences
 from awavo.explain.policy import law_weights
 from awavo.explain.run_explanation import explain_policies

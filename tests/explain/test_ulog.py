@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ulog_writer import write_ulog
 
-from awavo.cli import main
+from awavo.cli.main import main
 from awavo.errors import InputError
 from awavo.explain.ulog import force_balance, ulog_segments
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import awavo
-from awavo.cli import main
+from awavo.cli.main import main
 from awavo.errors import ConfigError
 from awavo.formal.operator_proof import certify_operator, require_operator
 from awavo.inference.operators import Operator, check_operator, make_operator

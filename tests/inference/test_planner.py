@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.awavo_config import AwavoConfig
+from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Prediction
 from awavo.inference.operators import make_operator
 from awavo.inference.planner import Beliefs, planner, predicted_beliefs

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from awavo.cli import main
+from awavo.cli.main import main
 from awavo.errors import InputError, RunFolderError
 from awavo.results.flight_path import draw_flight, read_flight
 from awavo.results.pictures import save_picture, save_video

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 
 from awavo.config import TrainConfig
-from awavo.experiment import build_problem, resolve_config
-from awavo.run import state_template
+from awavo.runs.problem import build_problem, resolve_config
+from awavo.runs.train import state_template
 from awavo.training.compilation import jit_once
 from awavo.training.evaluation import evaluate_host, evaluate_hosts
 from awavo.training.host_loop import HostRunner

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from awavo.algorithms.optimize import descend
-from awavo.awavo_config import AwavoConfig
+from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.inference.sequences import action_defining, to_unit
 from awavo.inference.wvi import categorical_gswd
 from awavo.networks import SquashedGaussian, diversity_loss, normalize
+from awavo.networks.optimize import descend
 from awavo.transport import adaptive_gswd
 from awavo.types import Discrete, EnvSpec, Rollout
 

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from awavo.algorithms import replay as ring
 from awavo.algorithms.amortize import Posteriors, amortize, ascend_slices, empty_posteriors, posterior_rows, store
-from awavo.algorithms.optimize import adam
+from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.algorithms.orpo_dr import (
     OrpoDrInfo,
     OrpoDrState,
@@ -33,13 +33,13 @@ from awavo.algorithms.orpo_dr import (
     log_optimality_fn,
     orpo_dr,
 )
-from awavo.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
 from awavo.inference.identification import assess
 from awavo.inference.operators import Operator, make_operator
 from awavo.inference.planner import Beliefs, ensemble_beliefs, planner
 from awavo.inference.sequences import sequences, slice_shape
 from awavo.networks import SlicingHead, normalize, slicing_head
+from awavo.networks.optimize import adam
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
 __all__ = ["AwavoInfo", "AwavoState", "PlanRecord", "awavo", "head_slices"]

@@ -26,9 +26,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from awavo.algorithms.baseline_configs import CpoConfig
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import (
     active_sets,
     backtrack,
@@ -38,7 +38,7 @@ from awavo.algorithms.trust_region import (
     projection_multipliers,
     solve_subsets,
 )
-from awavo.baseline_configs import CpoConfig
+from awavo.networks.optimize import polyak_average
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 

@@ -23,11 +23,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from awavo.algorithms.baseline_configs import CrpoConfig
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import backtrack, local_model
-from awavo.baseline_configs import CrpoConfig
+from awavo.networks.optimize import polyak_average
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 

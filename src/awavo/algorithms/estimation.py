@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float
 
+from awavo.algorithms.baseline_configs import OnPolicyConfig
 from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, mean_length, push_episodes
-from awavo.baseline_configs import OnPolicyConfig
 from awavo.networks import MLP, RunningStatistics, mlp, normalize
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.types import EnvSpec, Rollout

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from jaxtyping import Array, Float
 
+from awavo.algorithms.baseline_configs import OnPolicyConfig
 from awavo.algorithms.estimation import Estimates
-from awavo.baseline_configs import OnPolicyConfig
 from awavo.networks import normalize
 from awavo.networks.stochastic import StochasticPolicy, stochastic_policy
 from awavo.types import EnvSpec

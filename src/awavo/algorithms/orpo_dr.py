@@ -41,12 +41,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from awavo.algorithms import replay as ring
 from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, push_episodes
-from awavo.algorithms.optimize import adam, descend, polyak_average
-from awavo.algorithms.quantiles import bellman_targets, quantile_huber
 from awavo.config import OrpoDrConfig
 from awavo.inference.operators import Operator, make_operator
 from awavo.networks import Actor, CautiousCritic, QuantileCritic, RunningStatistics, actor, cautious_critic, normalize
 from awavo.networks.normalizer import running_statistics, update_statistics
+from awavo.networks.optimize import adam, descend, polyak_average
+from awavo.networks.quantiles import bellman_targets, quantile_huber
 from awavo.types import Algorithm, Discrete, EnvSpec, Rollout
 
 __all__ = [

@@ -28,8 +28,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.algorithms import replay as ring
+from awavo.algorithms.baseline_configs import PaetsConfig
 from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, push_episodes
-from awavo.baseline_configs import PaetsConfig
 from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
 from awavo.types import ActionSpace, Algorithm, Discrete, EnvSpec, Rollout
 

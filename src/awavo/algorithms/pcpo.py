@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from awavo.algorithms.baseline_configs import PcpoConfig
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import (
     active_sets,
     backtrack,
@@ -35,7 +35,7 @@ from awavo.algorithms.trust_region import (
     natural_gradients,
     projection_multipliers,
 )
-from awavo.baseline_configs import PcpoConfig
+from awavo.networks.optimize import polyak_average
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 

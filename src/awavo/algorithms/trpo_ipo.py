@@ -26,11 +26,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from awavo.algorithms.baseline_configs import TrpoIpoConfig
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import Surrogate, backtrack, local_model
-from awavo.baseline_configs import TrpoIpoConfig
+from awavo.networks.optimize import polyak_average
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 

@@ -24,11 +24,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from awavo.algorithms.baseline_configs import TrpoLagrangianConfig
 from awavo.algorithms.estimation import Estimates, estimator
 from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.optimize import polyak_average
 from awavo.algorithms.trust_region import backtrack, local_model
-from awavo.baseline_configs import TrpoLagrangianConfig
+from awavo.networks.optimize import polyak_average
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 

@@ -22,8 +22,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
+from awavo.algorithms.baseline_configs import OnPolicyConfig
 from awavo.algorithms.estimation import Batch
-from awavo.baseline_configs import OnPolicyConfig
 from awavo.errors import ConfigError
 from awavo.networks.stochastic import StochasticPolicy, kl_divergence
 

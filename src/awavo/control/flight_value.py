@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.optimize import adam, descend, polyak_average
-from awavo.algorithms.quantiles import bellman_targets, quantile_huber
 from awavo.networks.critic import QuantileCritic, quantile_critic
 from awavo.networks.normalizer import RunningStatistics, normalize, running_statistics, update_statistics
+from awavo.networks.optimize import adam, descend, polyak_average
+from awavo.networks.quantiles import bellman_targets, quantile_huber
 from awavo.tasks.quadrotor.body import thrust_axis
 from awavo.tasks.quadrotor.forest import Forest, distances
 from awavo.tasks.quadrotor.params import QuadrotorParams

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.awavo_config import AwavoConfig
+from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Ensemble, EnsembleModel, Prediction
 from awavo.inference.sequences import sequences, shares
 from awavo.inference.wvi import effective_sample_size, tempered_weights

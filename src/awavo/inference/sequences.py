@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.awavo_config import AwavoConfig
+from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.inference.wvi import move_particles, move_probabilities
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete

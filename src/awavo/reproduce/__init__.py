@@ -1,1 +1,1 @@
-"""The paper's comparison, figure by figure: jobs that can run anywhere, and what their results say."""
+"""The former name of `awavo.paper`: stored results name its command."""

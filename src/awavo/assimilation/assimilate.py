@@ -1,0 +1,146 @@
+r"""Infer trajectory and parameters of a local system on a ring or grid from part of its states, with uncertainty.
+
+One pass: (1) annealed projection of the data: q falls from `anneal[0]` to the search's `floor`; (2) the search for
+modes at that q; (3) the posterior at `model_noise`: marginal deviations and an ensemble, whose members are W2
+projections of noise-augmented data. A tighter model while searching converges more slowly across patches.
+Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
+between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from awavo.assimilation.engine import Engine
+from awavo.assimilation.modes import STARTS_PER_JOIN, local_chi2, segment_length, segments_around
+from awavo.assimilation.trajectories import Data, Step
+
+__all__ = ["Belief", "Stand", "assimilate", "first_stand", "num_stages"]
+
+SHIFT, TIGHTENING, FIT = 3, 3, 1000
+
+
+class Stand(NamedTuple):
+    """Where an inference stands, all that is needed to go on.
+
+    `tries` counts the searches of each site, and FIT more for each after which it fitted.
+    """
+
+    x: Float[Array, "T I"]
+    theta: Float[Array, " p"]
+    stage: int
+    tries: Int[np.ndarray, " I"]
+
+
+class Belief(NamedTuple):
+    """The posterior: mean and deviation of every state, draws around the mean, and the parameters with covariance."""
+
+    mean: Float[np.ndarray, "T I"]
+    std: Float[np.ndarray, "T I"]
+    draws: Float[np.ndarray, "r T I"]
+    theta: Float[np.ndarray, " p"]
+    theta_cov: Float[np.ndarray, "p p"]
+    chi2: Float[np.ndarray, " I"]
+
+
+def num_stages(engine: Engine) -> int:
+    """Stages of a whole run at most, the posterior included."""
+    settings = engine.settings
+    rounds = settings.search.rounds if engine.search is not None else 0
+    return len(settings.anneal) + settings.polish + rounds + 1
+
+
+def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, firsts: np.ndarray) -> tuple[Array, int]:
+    """Search all segments, some at a time; return x and how many found better."""
+    search, settings = engine.search, engine.settings
+    assert search is not None
+    count, changed = settings.search.slots, []
+    before = number - len(settings.anneal) - settings.polish
+    starts = settings.search.starts[min(before, len(settings.search.starts) - 1)]
+    key = jax.random.fold_in(jax.random.key(settings.seed), number)
+    shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
+    firsts = (firsts + shift) % x.shape[1]
+    for begin in range(0, len(firsts), count):
+        # Places left over share the starts of the same segments, not below what makes one mosaic.
+        chosen = np.resize(firsts[begin : begin + count], count)
+        shared = -(-starts * len(firsts[begin : begin + count]) // count)
+        tried = jnp.asarray(max(shared, min(starts, STARTS_PER_JOIN)), jnp.int32)
+        x, better = search(data, jax.random.fold_in(key, begin), tried, x, theta, jnp.asarray(chosen))
+        changed.append((chosen, better))
+    return x, len(np.unique(np.concatenate([chosen[np.asarray(better)] for chosen, better in changed])))
+
+
+def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
+    cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
+    return local_chi2(cost, count, engine.settings.search.window)
+
+
+def _tolerated(engine: Engine, tries: np.ndarray) -> np.ndarray:
+    """The local chi2 up to which a site is not searched (again)."""
+    search = engine.settings.search
+    bar = np.minimum(search.threshold * search.patience ** (tries % FIT), search.certain)
+    return np.where(tries >= 2 * FIT, np.inf, bar)
+
+
+def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First sites of the segments to search, and for every site whether it is searched."""
+    search, num = engine.settings.search, len(chi2)
+    length = segment_length(num, search)
+    bad = chi2 > _tolerated(engine, tries)
+    firsts = segments_around(bad, length, length - 2 * search.border - 8)
+    searched = np.zeros(num, bool)
+    searched[(firsts[:, None] + np.arange(search.border, length - search.border)) % num] = True
+    return firsts, searched
+
+
+def first_stand(data: Data, theta: Float[np.ndarray, " p"]) -> Stand:
+    """Begin at the observations, and at the prior's mean where there is none."""
+    start = jnp.where(data.weight > 0, data.value, data.prior_mean)
+    start = jnp.concatenate([start[:1], start])
+    return Stand(start, jnp.asarray(theta, start.dtype), 0, np.zeros(start.shape[1], np.int32))
+
+
+def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand | Belief, str]]:
+    """Yield `(stand, text)` after every stage; the last item is `(belief, text)`.
+
+    A stand may be kept and handed in again: what follows is the same as if nothing had stopped.
+    """
+    settings, (x, theta, stage, tries) = engine.settings, stand
+    held = max(settings.search.floor, settings.model_noise)
+    schedule = [*settings.anneal, *[held] * settings.polish]
+    rounds = settings.search.rounds if engine.search is not None else 0
+    last = len(schedule) + rounds
+    while stage < len(schedule):
+        q = max(schedule[stage], settings.model_noise)
+        x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype))
+        stage += 1
+        yield Stand(x, theta, stage, tries), f"annealing, q = {q:g}"
+    while stage < last:
+        firsts, searched = _suspects(engine, _local_chi2(engine, data, x, theta), tries)
+        if len(firsts) == 0:
+            break
+        x, changed = _explore(engine, data, stage, x, theta, firsts)
+        # Where segments fit, twice, and patches then do not, the seams of the patches are at fault and not the mode.
+        fits = _local_chi2(engine, data, x, theta) <= _tolerated(engine, tries)
+        x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
+        stage, tries = stage + 1, tries + (searched * (1 + FIT * fits)).astype(np.int32)
+        yield Stand(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
+    for _ in range(TIGHTENING):
+        x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
+    key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)
+    yield _belief(engine, data, x, theta, engine.finish(data, key, x, theta)), "posterior"
+
+
+def _belief(engine: Engine, data: Data, x: Array, theta: Array, end: Step) -> Belief:
+    mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
+    std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
+    covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
+    theta = theta + end.theta if inferred else theta
+    chi2 = _local_chi2(engine, data, x, theta)
+    return Belief(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2)

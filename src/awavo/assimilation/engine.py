@@ -1,0 +1,162 @@
+"""The compiled stages of an inference on a lattice: advance, judge, search, finish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from awavo.assimilation.lattice import Lattice, make_lattice, measure_reach
+from awavo.assimilation.modes import Search, inner_sites, segment_length, segment_search
+from awavo.assimilation.projection import project
+from awavo.assimilation.trajectories import Data, Flow, site_cost, tangent_step
+
+__all__ = ["Engine", "Settings", "System", "compile_engine", "make_data", "make_engine"]
+
+
+class System(NamedTuple):
+    """A local system: `flow(x, theta)` maps states `[..., *shape]` from one time of observation to the next.
+
+    `coarse` may be a cheaper version for the Jacobian; `reach` is how many sites before and after it a site is felt
+    along each axis (measured when None). The prior of the first state is N(prior_mean, prior_std^2) in every site.
+    """
+
+    shape: tuple[int, ...]
+    flow: Flow
+    theta: Float[np.ndarray, " p"]
+    prior_mean: float
+    prior_std: float
+    coarse: Flow | None = None
+    reach: tuple[tuple[int, int], ...] | None = None
+
+
+class Settings(NamedTuple):
+    """How to infer. `memory_mb` bounds the arrays of the patches solved at once."""
+
+    model_noise: float = 0.01
+    anneal: tuple[float, ...] = (2.0, 1.0, 0.5, 0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.06)
+    polish: int = 3
+    core: int = 16
+    margin: int = 8
+    num_draws: int = 16
+    infer_theta: bool = False
+    search: Search = Search()
+    memory_mb: float = 4096.0
+    dtype: str = "float32"
+    seed: int = 0
+
+
+class Engine(NamedTuple):
+    """Stages for all observations of one shape, functions of `jax.jit` or compiled ones.
+
+    `advance(data, x, theta, q)`, `chi2(data, x, theta)`, on rings `search(data, key, starts, x, theta, firsts)`, and
+    `finish(data, key, x, theta)`.
+    """
+
+    lattice: Lattice
+    settings: Settings
+    advance: Any
+    chi2: Any
+    search: Any
+    finish: Any
+
+
+def _groups(num_sites: int, num_times: int, settings: Settings) -> int:
+    side = settings.core + 2 * settings.margin
+    chains = -(-num_sites // settings.core)
+    need = 3 * num_times * chains * side**2 * np.dtype(settings.dtype).itemsize / 2**20
+    return max(1, int(np.ceil(need / settings.memory_mb)))
+
+
+def make_data(system: System, value: Float[np.ndarray, "K I"], noise_std: float, settings: Settings) -> Data:
+    """Arrays of the observations; NaN is one that is missing."""
+    dtype, seen = jnp.dtype(settings.dtype), np.isfinite(value)
+    fill = jnp.asarray(np.where(seen, value, 0.0), dtype)
+    sites = fill.shape[1]
+    mean, var = jnp.full(sites, system.prior_mean, dtype), jnp.full(sites, system.prior_std**2, dtype)
+    noise = jnp.full_like(fill, settings.model_noise**2)
+    return Data(mean, var, fill, jnp.asarray(seen / noise_std**2, dtype), noise)
+
+
+def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
+    """Build the stages for `num_times` observations of the system."""
+    dtype, num_sites = jnp.dtype(settings.dtype), int(np.prod(system.shape))
+    flow, coarse = system.flow, system.coarse or system.flow
+    reach = system.reach or _measured_reach(system, dtype)
+    groups = _groups(num_sites, num_times + 1, settings)
+    lattice = make_lattice(system.shape, reach, core=settings.core, margin=settings.margin, groups=groups)
+    precision = jnp.eye(len(system.theta), dtype=dtype) * 1e-3 if settings.infer_theta else None
+
+    @jax.jit
+    def advance(data, x, theta, q):
+        def step(at, q):
+            relaxed = data._replace(noise=jnp.maximum(data.noise, q**2))
+            made = tangent_step(
+                lattice, flow, at[0], at[1], relaxed, coarse=coarse, theta_precision=precision, groups=groups
+            )
+            return made.move, made.theta if settings.infer_theta else jnp.zeros_like(at[1])
+
+        return project(step, (x, theta), q[None], radius=2 * system.prior_std)
+
+    @jax.jit
+    def finish(data, key, x, theta):
+        return tangent_step(
+            lattice, flow, x, theta, data, coarse=coarse, theta_precision=precision, variance=True, key=key,
+            num_draws=settings.num_draws, groups=groups,
+        )  # fmt: skip
+
+    @jax.jit
+    def chi2(data, x, theta):
+        # Seams of patches break the model by a little: judged with a deviation that forgives it.
+        cost = site_cost(lattice, flow, x, theta, data._replace(noise=jnp.maximum(data.noise, 0.01)))
+        return jnp.sum(cost, 0), jnp.sum(data.weight > 0, 0)
+
+    search = _search(system, reach, num_sites, settings) if len(system.shape) == 1 else None
+    return Engine(lattice, settings, advance, chi2, search, finish)
+
+
+def _measured_reach(system: System, dtype: Any) -> tuple[tuple[int, int], ...]:
+    theta = jnp.asarray(system.theta, dtype)
+    noise = jax.random.normal(jax.random.key(0), system.shape, dtype)
+    return measure_reach(lambda x: system.flow(x, theta), system.prior_mean + system.prior_std * noise)
+
+
+def _search(system: System, reach: Any, num_sites: int, settings: Settings) -> Callable[..., Any]:
+    search = settings.search
+    solve = segment_search(system.flow, system.coarse or system.flow, reach, num_sites, search)
+    length, inner = segment_length(num_sites, search), inner_sites(num_sites, search)
+
+    @jax.jit
+    def best_of(data, key, starts, x, theta, firsts):
+        """Solve the segments that begin at `firsts`; each site goes to the one with the least squares."""
+        sites = (firsts[:, None] + jnp.arange(length)) % num_sites
+        keys = jax.random.split(key, search.slots)
+        found, cost, better = jax.vmap(solve, (0, None, None, None, None, 0))(keys, starts, x, theta, data, sites)
+        rank = jnp.argsort(jnp.argsort(cost))[:, None]
+        owner = jnp.full(num_sites, search.slots).at[sites].min(jnp.where(inner, rank, search.slots))
+        target = jnp.where(inner & (owner[sites] == rank), sites, num_sites)
+        return x.at[:, target].set(jnp.moveaxis(found, 0, 1), mode="drop"), better
+
+    return best_of
+
+
+def compile_engine(engine: Engine, data: Data, theta: Float[np.ndarray, " p"]) -> tuple[Engine, float]:
+    """Compile every stage for the shapes of these data; return them and the seconds it took."""
+    began = time.perf_counter()
+    x = jax.ShapeDtypeStruct((data.value.shape[0] + 1, data.value.shape[1]), data.value.dtype)
+    at = jnp.asarray(theta, x.dtype)
+    key, firsts = jax.random.key(0), jnp.zeros(engine.settings.search.slots, int)
+    stages = {
+        "advance": engine.advance.lower(data, x, at, jnp.ones((), x.dtype)),
+        "chi2": engine.chi2.lower(data, x, at),
+        "finish": engine.finish.lower(data, key, x, at),
+    }
+    if engine.search is not None:
+        stages["search"] = engine.search.lower(data, key, jnp.asarray(1, jnp.int32), x, at, firsts)
+    made = {name: lowered.compile() for name, lowered in stages.items()}
+    return engine._replace(**made), time.perf_counter() - began

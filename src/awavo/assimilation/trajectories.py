@@ -1,0 +1,196 @@
+r"""Trajectories of a local dynamical system, projected on noise-augmented data by Gauss-Newton steps on patches.
+
+The control is :math:`X = (x_0..x_K)`, the states at the times of observation, and perhaps parameters. The forward map
+
+.. math::  G(X, \theta) = \big((x_0 - \mu)/s,\ H x_k/\sigma,\ (x_{k+1} - M_\theta(x_k))/q \big)
+
+is projected on by `projection.project`; the step comes from here. Its linear system is a smoothing problem: solved
+exactly on a short ring, else on overlapping patches of which each decides its core, with the rest held where it is.
+
+Parameters enter through the multipliers :math:`\lambda` of the steps. With the derivatives
+:math:`B_k = \partial M_\theta(x_k)/\partial\theta` as further right-hand sides, X responds by S and the
+multipliers by :math:`\lambda'`, so that
+
+.. math::  A = -\sum_k B_k^\top \lambda'_{k+1}, \qquad \delta\theta = A^{-1} \sum_k B_k^\top \lambda_{k+1}, \qquad
+           \delta X = \delta X_0 + S\, \delta\theta,
+
+A is the information about :math:`\theta` and its inverse the covariance.
+
+Where the squared residuals of a patch exceed `tolerated` times its observations, q^2 is raised by as much: a region in
+a wrong mode then neither throws its neighbours off nor claims to be sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from awavo.assimilation.lattice import Lattice
+from awavo.assimilation.smoother import filter_chains, smooth_chains, smoothed_variance
+
+__all__ = ["Data", "Flow", "Step", "site_cost", "tangent_step", "tangents"]
+
+Flow = Callable[[Array, Array], Array]
+TOLERATED = 1.5
+
+
+class Data(NamedTuple):
+    """A prior at time 0, observations at the later times, the variance q^2 allowed to the model."""
+
+    prior_mean: Float[Array, " I"]
+    prior_var: Float[Array, " I"]
+    value: Float[Array, "K I"]
+    weight: Float[Array, "K I"]
+    noise: Float[Array, "K I"]
+
+
+class Step(NamedTuple):
+    """Moves of X and theta, and the posterior at this linearisation where asked for.
+
+    That is variances of X, information on theta, and draws of both around it.
+    """
+
+    move: Float[Array, "T I"]
+    theta: Float[Array, " p"]
+    variance: Float[Array, "T I"]
+    information: Float[Array, "p p"]
+    draws: Float[Array, "r T I"]
+    theta_draws: Float[Array, "r p"]
+
+
+def _table(values: np.ndarray) -> Array:
+    """An index table that the compiler does not try to compute with: for a million sites that takes it minutes."""
+    return lax.optimization_barrier(jnp.asarray(values, jnp.int32))
+
+
+def _mapped(lattice: Lattice, flow: Flow) -> Flow:
+    return lambda x, theta: flow(x.reshape(x.shape[0], *lattice.shape), theta).reshape(x.shape)
+
+
+def tangents(
+    lattice: Lattice, flow: Flow, x: Float[Array, "K I"], theta: Array
+) -> tuple[Float[Array, "K I"], Float[Array, "K colours I"]]:
+    """M(x) and its tangents along the probes, one for each colour."""
+    probes = (jnp.arange(lattice.num_colours)[:, None] == _table(lattice.colour)).astype(x.dtype)
+    mapped = _mapped(lattice, flow)
+
+    def push(probe):
+        return jax.jvp(lambda x: mapped(x, theta), (x,), (jnp.broadcast_to(probe, x.shape),))
+
+    return jax.vmap(push, out_axes=(None, 1))(probes)
+
+
+def site_cost(lattice: Lattice, flow: Flow, x: Float[Array, "T I"], theta: Array, data: Data) -> Float[Array, "T I"]:
+    """Squared residuals of every time and site; half their sum is the objective."""
+    prior = (x[0] - data.prior_mean) ** 2 / data.prior_var
+    model = (x[1:] - _mapped(lattice, flow)(x[:-1], theta)) ** 2 / data.noise
+    return jnp.concatenate([prior[None], data.weight * (x[1:] - data.value) ** 2 + model])
+
+
+def tangent_step(
+    lattice: Lattice,
+    flow: Flow,
+    x: Float[Array, "T I"],
+    theta: Float[Array, " p"],
+    data: Data,
+    *,
+    coarse: Flow | None = None,
+    theta_precision: Float[Array, "p p"] | None = None,
+    variance: bool = False,
+    key: Array | None = None,
+    num_draws: int = 0,
+    groups: int = 1,
+    tolerated: float = TOLERATED,
+) -> Step:
+    """One Gauss-Newton step of X, and of theta when `theta_precision` (that of its prior, around theta) is given.
+
+    `coarse` is a cheaper map for the Jacobian alone. `groups` solves the patches a group at a time to save memory.
+    """
+    # TF32 products lose the covariances of a long chain: full precision on every device.
+    with jax.default_matmul_precision("highest"):
+        return _tangent_step(
+            lattice, flow, x, theta, data, coarse or flow, theta_precision, variance, key, num_draws, groups, tolerated
+        )
+
+
+def _tangent_step(
+    lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups, tolerated
+) -> Step:
+    num_states, num_theta = x.shape[1], 0 if theta_precision is None else theta.shape[0]
+    _, probe = tangents(lattice, coarse, x[:-1], theta)
+    flat = lax.optimization_barrier(probe.reshape(probe.shape[0], -1))
+    weight = jnp.concatenate([jnp.zeros_like(x[:1]), data.weight])
+    misfit = jnp.sum(site_cost(lattice, flow, x, theta, data), 0)
+    count = jnp.sum(data.weight > 0, 0)
+    starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
+    within, colour = jnp.asarray(lattice.within, x.dtype), _table(lattice.colour)
+
+    def solve(sites):
+        entry = colour[sites][:, None, :] * num_states + sites[:, :, None]
+        jacobian = lax.optimization_barrier(flat[:, entry] * within)
+        weights = weight[:, sites]
+        initial = data.prior_var[sites][:, :, None] * jnp.eye(sites.shape[1], dtype=x.dtype)
+        ratio = jnp.sum(misfit[sites], 1) / jnp.maximum(jnp.sum(count[sites], 1), 1)
+        noise = data.noise[:, sites] * jnp.maximum(ratio / tolerated, 1.0)[:, None]
+        covariance = filter_chains(jacobian, initial, noise, weights)
+        delta, multiplier = smooth_chains(
+            jacobian, covariance, starts[sites], defects[:, sites], weights, residuals[:, sites]
+        )
+        spread = smoothed_variance(jacobian, covariance, weights) if variance else weights[:0]
+        return delta, multiplier[..., : 0 if not num_theta else None], spread
+
+    sites = _table(lattice.patch_site)
+    if groups > 1:
+        parts = lax.map(solve, sites.reshape(groups, -1, sites.shape[1]))
+        parts = [jnp.moveaxis(a, 0, 1).reshape(a.shape[1], len(sites), *a.shape[3:]) for a in parts]
+    else:
+        parts = solve(sites)
+    home = _table(lattice.home)
+    delta, multiplier, spread = (a.reshape(a.shape[0], sites.size, *a.shape[3:])[:, home] for a in parts)
+    return _assemble(delta, multiplier, spread, defects, theta_precision, num_theta)
+
+
+def _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws):
+    """Columns: the residual itself, the responses to theta, then draws of the noise that augments the data."""
+    mapped = _mapped(lattice, flow)
+    defects, starts = [mapped(x[:-1], theta) - x[1:]], [data.prior_mean - x[0]]
+    residuals = [jnp.concatenate([jnp.zeros_like(x[:1]), data.value - x[1:]])]
+    for unit in jnp.eye(theta.shape[0], dtype=theta.dtype)[:num_theta]:
+        defects.append(jax.jvp(lambda t: mapped(x[:-1], t), (theta,), (unit,))[1])
+        starts.append(jnp.zeros_like(x[0]))
+        residuals.append(jnp.zeros_like(x))
+    starts, defects, residuals = (jnp.stack(a, -1) for a in (starts, defects, residuals))
+    if num_draws:
+        keys = jax.random.split(key, 3)
+        noise = [jax.random.normal(k, (*a.shape[:-1], num_draws), x.dtype)
+                 for k, a in zip(keys, (starts, defects, residuals), strict=True)]  # fmt: skip
+        deviation = lax.rsqrt(jnp.maximum(data.weight, 1e-12))[..., None]
+        deviation = jnp.concatenate([jnp.zeros_like(deviation[:1]), deviation])
+        starts = jnp.concatenate([starts, jnp.sqrt(data.prior_var)[:, None] * noise[0]], -1)
+        defects = jnp.concatenate([defects, jnp.sqrt(data.noise)[..., None] * noise[1]], -1)
+        residuals = jnp.concatenate([residuals, deviation * noise[2]], -1)
+    return starts, defects, residuals
+
+
+def _assemble(delta, multiplier, spread, defects, theta_precision, num_theta) -> Step:
+    """Close the system for theta and add its response to every column."""
+    first = 1 + num_theta
+    response = delta[..., 1:first]
+    if num_theta:
+        push = jnp.einsum("kip,kir->pr", defects[..., 1:first], multiplier)
+        information = theta_precision - push[:, 1:first]
+        information = 0.5 * (information + information.T)
+        covariance = jnp.linalg.inv(information)
+        moves = covariance @ push
+        delta = delta + jnp.einsum("tip,pr->tir", response, moves)
+        spread = spread + jnp.einsum("tip,pq,tiq->ti", response, covariance, response) if spread.size else spread
+    else:
+        information, moves = jnp.zeros((0, 0), delta.dtype), jnp.zeros((0, delta.shape[-1]), delta.dtype)
+    draws = jnp.moveaxis(delta[..., first:], -1, 0)
+    return Step(delta[..., 0], moves[:, 0], spread, information, draws, moves[:, first:].T)

@@ -1,0 +1,5 @@
+"""`python -m awavo.cli`."""
+
+from awavo.cli.main import entry
+
+entry()

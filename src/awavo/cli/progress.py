@@ -1,0 +1,121 @@
+"""Progress and tables for people: a bar while training, the final figures after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from awavo.runs.train import Progress
+
+__all__ = ["show_certificates", "show_evaluation", "show_progress"]
+
+LINE_EVERY = 10
+
+
+class _Speed(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.fields.get("speed", 0.0)
+        return Text(f"{speed:,.0f} steps/s" if speed else "")
+
+
+def show_progress(updates: Iterable[Progress], *, quiet: bool = False) -> Progress:
+    """Draw progress on stderr (lines where that is no terminal) and return the last update."""
+    console = Console(stderr=True)
+    last = None
+    if quiet or not console.is_terminal:
+        for count, last in enumerate(updates):
+            _print_notes(console, last, count)
+            if not quiet and (count % LINE_EVERY == 0 or last.phase != "training"):
+                console.print(
+                    f"{last.phase:<9} {last.env_steps:>9}/{last.total_steps} {_recent(last)}", highlight=False
+                )
+    else:
+        with Bar(
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+            _Speed(), TimeRemainingColumn(), TextColumn("{task.fields[recent]}"), console=console,
+        ) as bar:  # fmt: skip
+            task = bar.add_task("starting", total=None, recent="", speed=0.0)
+            for count, last in enumerate(updates):
+                _print_notes(console, last, count)
+                bar.update(
+                    task, description=last.phase, completed=last.env_steps, total=last.total_steps,
+                    recent=_recent(last), speed=last.steps_per_second,
+                )  # fmt: skip
+    assert last is not None
+    return last
+
+
+def _print_notes(console: Console, update: Progress, count: int) -> None:
+    if count:
+        return
+    for note in update.notes:
+        console.print(f"warning: {note} An older checkpoint is used.", style="yellow")
+    if update.resumed_at:
+        console.print(f"going on from {update.resumed_at} steps", highlight=False)
+
+
+def _recent(update: Progress) -> str:
+    parts = []
+    for name, value in update.recent.items():
+        if name == "return":
+            parts.append(f"return {value:.1f}")
+        else:
+            cost = name.removeprefix("cost_")
+            limit = update.limits.get(cost)
+            over = limit is not None and value > limit
+            text = f"{cost} {value:.1f}/{limit:g}" if limit is not None else f"{cost} {value:.1f}"
+            parts.append(f"[red]{text}[/red]" if over else f"[green]{text}[/green]")
+    return "  ".join(parts)
+
+
+def show_evaluation(result: Mapping[str, Any], task: str, algo: str) -> None:
+    """Print one table: return and each cost with their intervals, greedy and stochastic."""
+    table = Table("policy", "return", title=f"{algo} on {task}: mean over seeds [95% interval], undiscounted")
+    names = list(result["greedy"]["costs"])
+    for name in names:
+        table.add_column(f"{name} (limit {result['greedy']['costs'][name]['limit']:g})")
+    table.add_column("seeds within limits")
+    for policy, entry in result.items():
+        cells = [_interval(entry["return"])] + [_interval(entry["costs"][n]) for n in names]
+        table.add_row(policy, *cells, f"{entry['feasible_seeds']} of {entry['seeds']}")
+    console = Console()
+    console.print(table)
+    entry = result["greedy"]
+    console.print(
+        f"{entry['episodes_per_seed']} fresh episodes a seed; tolerance {entry['tolerance']:g} on each limit.",
+        style="dim",
+    )
+
+
+def _interval(figure: Mapping[str, Any]) -> str:
+    return f"{figure['value']:.1f} [{figure['low']:.1f}, {figure['high']:.1f}]"
+
+
+_STYLES = {"proved": "green", "supported": "green", "undecided": "yellow", "refuted": "red"}
+
+
+def show_certificates(result: Mapping[str, Any], run: str, page: Any) -> None:
+    """Print one line per certificate and the statement about the delivered policy."""
+    table = Table("certificate", "verdict", "found", title=f"certificates of {run}")
+    for entry in result["certificates"]:
+        style = _STYLES[entry["verdict"]]
+        table.add_row(entry["name"], f"[{style}]{entry['verdict']}[/{style}]", entry["reason"].replace("[", "\\["))
+    console = Console()
+    console.print(table)
+    seed, plan = result["delivered_seed"], result["plan"]
+    if seed is None:
+        console.print("no policy is certified to keep all its limits.", style="red")
+    else:
+        console.print(
+            f"deliver seed {seed}: certified to keep every limit on its mean episode cost, {1 - plan['delta']:.0%} "
+            f"confidence jointly over all seeds and costs ({result['episodes'][str(seed)]} fresh episodes)."
+        )
+    console.print(
+        f"page: {page}   ({result['wall_s']:.0f} s)   check again: awavo certify {run} --recheck", style="dim"
+    )

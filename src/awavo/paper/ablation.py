@@ -1,0 +1,112 @@
+"""The ablation table from its result files: AWaVO with one part changed at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from awavo.paper.budgets import tasks_table
+from awavo.paper.comparison import Standing, compare_task, difference
+from awavo.paper.entries import load_entries
+from awavo.paper.learning_text import bounded_steps
+from awavo.paper.outputs import Finding, Picture, Task
+from awavo.paper.plotting import COLORS
+from awavo.results.outcome import format_estimate
+from awavo.results.statistics import probability_of_improvement
+
+__all__ = ["WHOLE", "collect"]
+
+WHOLE = "as it is"
+_NOT_SHOWN = "These results do not show that."
+
+
+def collect(task: Task) -> Finding:
+    """Every variant against the method as it is."""
+    entries, notes = load_entries(task.results, task.jobs)
+    facts = tasks_table()
+    name = entries[0].task
+    standings = compare_task([entry for entry in entries if entry.task == name], facts[name]).standings
+    order = [job.settings["variant"] for job in task.jobs]
+    standings.sort(key=lambda s: order.index(s.entry.variant) if s.entry.variant in order else len(order))
+    whole = next((s for s in standings if s.entry.variant == WHOLE), None)
+    data = [
+        {"task": s.entry.task, "variant": s.entry.variant, "seed": seed, "return": float(s.entry.final.returns[i]),
+         **{f"cost_{n}": float(s.entry.final.costs[i, k]) for k, n in enumerate(s.entry.cost_names)},
+         "good_at": float(s.good_at[i]) if math.isfinite(s.good_at[i]) else None}
+        for s in standings for i, seed in enumerate(s.entry.seeds)
+    ]  # fmt: skip
+    pictures = [Picture("ablation", (8.4, 3.2), lambda figure: _draw(figure, standings))]
+    return Finding(_text(standings, whole), data, _table(standings), pictures, notes)
+
+
+def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
+    if whole is None:
+        return "AWaVO as it is was not run: nothing to compare with."
+    worse, better, slower, same = [], [], [], []
+    for standing in standings:
+        if standing is whole:
+            continue
+        gap = difference(standing.entry.final.returns, whole.entry.final.returns)
+        seeds = f"{standing.feasible_seeds} of {len(standing.entry.seeds)} seeds within limits"
+        line = f"{standing.entry.variant} (return {format_estimate(gap)}, {seeds})"
+        if gap.high < 0 or (whole.is_within and not standing.is_within):
+            worse.append(line)
+        elif gap.low > 0:
+            better.append(line)
+        elif probability_of_improvement(-whole.good_at, -standing.good_at).low > 0.5:
+            slower.append(f"{line[:-1]}, {bounded_steps(standing)} steps until good against {bounded_steps(whole)})")
+        else:
+            same.append(line)
+    first = whole.entry
+    parts = [
+        f"AWaVO on {first.task} after {first.env_steps:,} steps: return {format_estimate(whole.mean)}, "
+        f"{whole.feasible_seeds} of {len(first.seeds)} seeds within limits."
+    ]
+    if not whole.is_within:
+        parts.append("It does not keep its limits itself at this budget, so returns alone are compared.")
+    parts.append(f"Worse without doubt: {'; '.join(worse)}." if worse else "No change is worse without doubt.")
+    parts += [f"A higher return without doubt: {'; '.join(better)}."] if better else []
+    parts += [f"As good in the end, but later without doubt: {'; '.join(slower)}."] if slower else []
+    parts += [f"No difference that these seeds can show: {'; '.join(same)}."] if same else []
+    parts.append(
+        "The paper has no ablation; it says that each part is needed. "
+        + (f"These results show that for {_needed(worse, slower)} only." if worse or slower else _NOT_SHOWN)
+    )
+    return " ".join(parts)
+
+
+def _needed(worse: Sequence[str], slower: Sequence[str]) -> str:
+    return " and ".join([*(["what is worse"] if worse else []), *(["what is later"] if slower else [])])
+
+
+def _table(standings: Sequence[Standing]) -> str:
+    head = ["variant", "seeds within", "return", "costs", "steps to within limits and good", "s of training"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for s in standings:
+        costs = ", ".join(map(format_estimate, s.costs))
+        cells = [s.entry.variant, f"{s.feasible_seeds} of {len(s.entry.seeds)}", format_estimate(s.mean), costs]
+        lines.append("| " + " | ".join([*cells, bounded_steps(s), f"{s.entry.wall_s:,.0f}"]) + " |")
+    return "\n".join(lines)
+
+
+def _draw(figure: Figure, standings: Sequence[Standing]) -> None:
+    names = standings[0].entry.cost_names
+    axes = figure.subplots(1, 1 + len(names), sharey=True)
+    for place, s in enumerate(reversed(standings)):
+        columns: list[tuple[np.ndarray, Any]] = [(s.entry.final.returns, s.mean)]
+        columns += [(s.entry.final.costs[:, k], cost) for k, cost in enumerate(s.costs)]
+        for axis, (seeds, mean) in zip(axes, columns, strict=True):
+            axis.plot(seeds, np.full(len(seeds), place), ".", color=COLORS[0], alpha=0.35)
+            axis.errorbar(
+                [mean.value], [place], xerr=np.nan_to_num([[mean.value - mean.low], [mean.high - mean.value]]), fmt="o",
+                color=COLORS[0], capsize=3,
+            )  # fmt: skip
+    axes[0].set_yticks(range(len(standings)), [s.entry.variant for s in reversed(standings)])
+    axes[0].set_title("return")
+    for axis, name, limit in zip(axes[1:], names, standings[0].entry.limits, strict=True):
+        axis.axvline(limit, color="#b3261e", linestyle=(0, (5, 3)), linewidth=1.2)
+        axis.set_title(f"cost: {name}")

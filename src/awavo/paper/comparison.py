@@ -1,0 +1,186 @@
+"""Which method is best within its limits, and how soon: the statistics of the comparison.
+
+A *seed* is within limits if the mean of every cost over its evaluation episodes is at most the limit plus the smallest
+tolerance used on the task. A *method* is within limits if at least half of its seeds are. A seed is *good* at a
+checkpoint if it is within limits and its return is at least the task's threshold; the steps of a method are those
+after which half of its seeds have been good (the lower median of the first such checkpoint; never counts as infinite).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from awavo.paper.entries import Entry, Point
+from awavo.results.statistics import feasible, mean_estimate, probability_of_improvement, stratified_bootstrap
+from awavo.types import Estimate
+
+__all__ = ["Standing", "TaskComparison", "compare_task", "difference", "good_steps", "settled_steps", "steps_by_level"]
+
+Floats = NDArray[np.float64]
+_SEED, _RESAMPLES = 20231, 2000
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method on one task."""
+
+    entry: Entry
+    feasible_seeds: int
+    is_within: bool
+    mean: Estimate
+    iqm: Estimate
+    costs: list[Estimate]
+    good_at: Floats
+    good: Estimate
+    settled: float
+    good_wall_s: float
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it was looked at often enough on the way to say when it became good."""
+        return len(self.entry.checkpoints) > 2
+
+
+@dataclass(frozen=True)
+class TaskComparison:
+    """All methods on one task: within limits first, then by mean return."""
+
+    task: str
+    threshold: float
+    why: str
+    tolerance: float
+    standings: list[Standing]
+
+    @property
+    def leader(self) -> Standing | None:
+        """The method within limits with the highest mean return; None if no method is within limits."""
+        first = self.standings[0]
+        return first if first.is_within else None
+
+    def tied(self) -> list[str]:
+        """Methods within limits whose difference to the leader's mean return may be zero."""
+        leader = self.leader
+        if leader is None:
+            return []
+        others = [s for s in self.standings[1:] if s.is_within]
+        gaps = [(s, difference(leader.entry.final.returns, s.entry.final.returns)) for s in others]
+        return [s.entry.algo for s, gap in gaps if not gap.low > 0]
+
+    def of(self, algo: str) -> Standing | None:
+        """The standing of a method, if it was run."""
+        return next((s for s in self.standings if s.entry.algo == algo), None)
+
+    def equal_steps(self, algo: str = "awavo") -> list[tuple[str, Point]]:
+        """What every method had reached, at its last checkpoint, by the steps that `algo` was given."""
+        own = self.of(algo)
+        if own is None:
+            return []
+        reached = [
+            (s.entry.algo, [p for p in _points(s.entry) if p.env_steps <= own.entry.env_steps]) for s in self.standings
+        ]
+        return [(name, points[-1]) for name, points in reached if points]
+
+    def sooner(self, algo: str, other: str) -> Estimate | None:
+        """Probability that a seed of `algo` is good after fewer steps than a seed of `other`; ties count half."""
+        first, second = self.of(algo), self.of(other)
+        if first is None or second is None:
+            return None
+        return probability_of_improvement(-first.good_at, -second.good_at)
+
+
+def compare_task(entries: Sequence[Entry], facts: Mapping[str, Any]) -> TaskComparison:
+    """Rank the entries of one task. `facts`: `threshold` and `why`."""
+    tolerance = min(entry.tolerance for entry in entries)
+    standings = [_standing(entry, float(facts["threshold"]), tolerance) for entry in entries]
+    order = sorted(standings, key=lambda s: (not s.is_within, -s.mean.value))
+    return TaskComparison(entries[0].task, float(facts["threshold"]), str(facts.get("why", "")), tolerance, order)
+
+
+def difference(first: Floats, second: Floats) -> Estimate:
+    """Estimate mean(first) - mean(second) of independent runs: the 95% intervals of both means, added in squares."""
+    value = float(first.mean() - second.mean())
+    if min(len(first), len(second)) < 2:
+        return Estimate(value, -math.inf, math.inf, min(len(first), len(second)), "no interval: one run")
+    a, b = mean_estimate(first), mean_estimate(second)
+    low = math.hypot(a.value - a.low, b.high - b.value)
+    high = math.hypot(a.high - a.value, b.value - b.low)
+    return Estimate(value, value - low, value + high, min(len(first), len(second)), "difference of means, 95%")
+
+
+def good_steps(entry: Entry, threshold: float, tolerance: float) -> Floats:
+    """For each seed the first checkpoint at which it is within limits and at the threshold; infinity if none is."""
+    first = np.full(len(entry.seeds), math.inf)
+    for point in reversed(_points(entry)):
+        first = np.where(_good(entry, point, threshold, tolerance), point.env_steps, first)
+    return first
+
+
+def settled_steps(entry: Entry, threshold: float, tolerance: float) -> float:
+    """First checkpoint from which on at least half of the seeds are good at every checkpoint; infinity if none is."""
+    settled = math.inf
+    for point in reversed(_points(entry)):
+        if _good(entry, point, threshold, tolerance).mean() < 0.5:
+            break
+        settled = float(point.env_steps)
+    return settled
+
+
+def steps_by_level(entry: Entry, levels: Floats, tolerance: float) -> list[float]:
+    """Median steps to be within limits and at each level of return: what another threshold would have said."""
+    return [_median(good_steps(entry, float(level), tolerance)) for level in levels]
+
+
+def _standing(entry: Entry, threshold: float, tolerance: float) -> Standing:
+    count = int(feasible(entry.final.costs, entry.limits, tolerance).sum())
+    good_at = good_steps(entry, threshold, tolerance)
+    good = _median_estimate(good_at)
+    walls = {point.env_steps: point.wall_s for point in _points(entry)}
+    return Standing(
+        entry,
+        count,
+        2 * count >= len(entry.seeds),
+        mean_estimate(entry.final.returns),
+        stratified_bootstrap(entry.final.returns, "iqm"),
+        [mean_estimate(entry.final.costs[:, i]) for i in range(len(entry.limits))],
+        good_at,
+        good,
+        settled_steps(entry, threshold, tolerance),
+        _wall_at(good.value, walls),
+    )
+
+
+def _wall_at(steps: float, walls: Mapping[int, float]) -> float:
+    later = [at for at in walls if at >= steps]
+    return walls[min(later)] if math.isfinite(steps) and later else math.nan
+
+
+def _points(entry: Entry) -> list[Point]:
+    """The checkpoints, and the end where the last one is before it."""
+    last = entry.checkpoints[-1].env_steps if entry.checkpoints else -1
+    return entry.checkpoints if last >= entry.env_steps else [*entry.checkpoints, entry.final]
+
+
+def _good(entry: Entry, point: Point, threshold: float, tolerance: float) -> NDArray[np.bool_]:
+    return feasible(point.costs, entry.limits, tolerance) & (point.returns >= threshold)
+
+
+def _median(values: Floats) -> float:
+    """The lower median: finite if at least half of the values are."""
+    return float(np.sort(values)[(len(values) - 1) // 2])
+
+
+def _median_estimate(values: Floats) -> Estimate:
+    """The median with its 95% percentile interval; infinite ends mean never."""
+    value, num = _median(values), len(values)
+    if num == 1:
+        return Estimate(value, math.nan, math.nan, 1, "no interval: one run")
+    rows = np.random.default_rng(_SEED).integers(0, num, (_RESAMPLES, num))
+    draws = np.sort(np.sort(values[rows], axis=1)[:, (num - 1) // 2])
+    low, high = draws[round(0.025 * _RESAMPLES)], draws[round(0.975 * _RESAMPLES) - 1]
+    return Estimate(value, float(low), float(high), num, "median, 95% percentile bootstrap")

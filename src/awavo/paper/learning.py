@@ -1,0 +1,98 @@
+"""Figure 4 from its result files: curves, the table, the answer for each task, the paper's claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from awavo.paper.budgets import tasks_table
+from awavo.paper.claims import check_claims
+from awavo.paper.comparison import TaskComparison, compare_task
+from awavo.paper.entries import Entry, load_entries
+from awavo.paper.learning_page import page_data
+from awavo.paper.learning_plots import draw_curves, draw_scores
+from awavo.paper.learning_text import answer, claims_text, pooled_text, table
+from awavo.paper.names import ALGO_NAMES
+from awavo.paper.outputs import Finding, Picture, Task
+from awavo.paper.scores import pool_scores
+
+__all__ = ["collect", "compare_all"]
+
+METHODS = ("awavo", "crpo", "pcpo", "trpo-ipo", "paets")
+
+
+def compare_all(entries: Sequence[Entry]) -> list[TaskComparison]:
+    """Compare the methods on every task that has results."""
+    facts = tasks_table()
+    groups = [[entry for entry in entries if entry.task == task] for task in facts]
+    return [compare_task(group, facts[group[0].task]) for group in groups if group]
+
+
+def collect(task: Task) -> Finding:
+    """Everything that the learning results say."""
+    results = [{**result, "rows": [r for r in result["rows"] if r.get("algo") in METHODS]} for result in task.results]
+    entries, notes = load_entries(results, task.jobs)
+    comparisons = compare_all(entries)
+    pooled = pool_scores(comparisons, tasks_table())
+    verdicts = check_claims(comparisons)
+    missing = _missing(task, entries)
+    text = [answer(comparison) for comparison in comparisons]
+    text += [pooled_text(pooled), "**Against the paper.** " + claims_text(verdicts), _rules(comparisons)]
+    columns = len(comparisons)
+    rows = 1 + max(len(c.standings[0].entry.limits) for c in comparisons)
+    pictures = [
+        Picture("curves", (3.4 * columns, 2.3 * rows + 0.8), lambda figure: draw_curves(figure, comparisons)),
+        Picture(
+            "scores",
+            (3.1 * (columns + (2 if pooled else 0)), 3.2),
+            lambda figure: draw_scores(figure, comparisons, pooled),
+        ),
+    ]
+    return Finding(
+        "\n\n".join(text),
+        [row for entry in entries for row in _rows(entry)],
+        table(comparisons),
+        pictures,
+        [*notes, *missing],
+        page_data(comparisons, pooled, verdicts),
+    )
+
+
+def _rules(comparisons: Sequence[TaskComparison]) -> str:
+    tolerances = ", ".join(f"{c.tolerance:g} on {c.task}" for c in comparisons)
+    return (
+        "A seed is within limits if the mean of each cost over its evaluation episodes is at most the limit plus the "
+        f"tolerance ({tolerances}); a method if at least half of its seeds are. Intervals are 95% over seeds. All "
+        "seeds count."
+    )
+
+
+def _missing(task: Task, entries: Sequence[Entry]) -> list[str]:
+    there = {(entry.task, entry.algo) for entry in entries}
+    wanted = dict.fromkeys((job.settings["task"], job.settings["algo"]) for job in task.jobs)
+    listed = [f"{ALGO_NAMES.get(algo, algo)} on {name}" for name, algo in wanted if (name, algo) not in there]
+    return [f"No results yet: {', '.join(listed)}."] if listed else []
+
+
+def _rows(entry: Entry) -> list[dict[str, Any]]:
+    """Long rows: one value of one seed (checkpoints, end) or of the mean over seeds (training) at one moment."""
+    head = {"task": entry.task, "algo": entry.algo, "variant": entry.variant, "commit": entry.source["commit"]}
+    limits = [None, *entry.limits]
+    names = ["return", *(f"cost_{name}" for name in entry.cost_names)]
+    rows = []
+    for kind, points in (("checkpoint", entry.checkpoints), ("final", [entry.final])):
+        for point in points:
+            for index, seed in enumerate(entry.seeds):
+                values = [point.returns[index], *point.costs[index]]
+                rows += [
+                    {**head, "kind": kind, "seed": seed, "env_steps": point.env_steps, "quantity": name,
+                     "value": float(value), "low": None, "high": None, "limit": limit}
+                    for name, value, limit in zip(names, values, limits, strict=True)
+                ]  # fmt: skip
+    for band in entry.curve:
+        rows += [
+            {**head, "kind": "training", "seed": None, "env_steps": band.env_steps, "quantity": name,
+             "value": float(band.value[i]), "low": float(band.low[i]), "high": float(band.high[i]), "limit": limits[i]}
+            for i, name in enumerate(names)
+        ]  # fmt: skip
+    return rows

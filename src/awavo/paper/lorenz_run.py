@@ -1,0 +1,59 @@
+"""Lorenz-96 twin experiments with a third of the states never observed: error and time against the number of states."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from awavo.assimilation.assimilate import Belief, assimilate, first_stand
+from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
+from awavo.assimilation.modes import Search
+from awavo.results.trajectory_scores import score
+from awavo.tasks.lorenz96 import REGIMES, lorenz96_settings, lorenz96_system, twin_experiment
+
+__all__ = ["run_lorenz"]
+
+KEPT = ("rmse", "coverage90", "lost", "median_absolute_error")
+
+
+def run_lorenz(
+    settings: Mapping[str, Any],
+    seeds: Sequence[int],
+    *,
+    on_progress: Callable[[str], None] = lambda line: None,
+    **_: Any,
+) -> dict[str, Any]:
+    """Scores of every seed over the states never observed, seconds without compilation, and one trajectory to show."""
+    states, regime = settings["states"], REGIMES["G"]
+    system = System(**lorenz96_system(states))
+    chosen = Settings(search=Search(slots=lorenz96_settings(states, jax.default_backend())))
+    engine, compile_s = make_engine(system, regime.num_times, chosen), None
+    scores: dict[str, list[float]] = {name: [] for name in (*KEPT, "solve_s")}
+    shown: dict[str, Any] = {}
+    for seed in seeds:
+        twin = twin_experiment(states, seed=seed)
+        data = make_data(system, twin.observed, regime.noise, chosen)
+        if compile_s is None:
+            engine, compile_s = compile_engine(engine, data, system.theta)
+        began = time.perf_counter()
+        belief = list(assimilate(engine, data, first_stand(data, system.theta)))[-1][0]
+        assert isinstance(belief, Belief)
+        scores["solve_s"].append(time.perf_counter() - began)
+        found = score(belief.mean, belief.std, twin.truth, ~twin.seen, belief.draws)
+        for name in KEPT:
+            scores[name].append(float(found[name]))
+        if not shown:
+            site = int(np.flatnonzero(~twin.seen)[0])
+            shown = {
+                "site": site,
+                "truth": twin.truth[:, site],
+                "mean": belief.mean[:, site],
+                "std": belief.std[:, site],
+            }
+        on_progress(f"{states} states, seed {seed}: rmse {scores['rmse'][-1]:.3f} in {scores['solve_s'][-1]:.2f} s")
+    example = {name: np.asarray(value).round(4).tolist() for name, value in shown.items()}
+    return {"states": states, "seed_numbers": list(seeds), "compile_s": compile_s, **scores, "example": example}

@@ -1,0 +1,283 @@
+"""The Python interface: `configure`, `train`, `train_iter`, `load`, `evaluate`, `certify`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
+from awavo.config import TrainConfig
+from awavo.errors import CheckpointError, InputError, RunFolderError
+from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
+from awavo.provenance import command_line
+from awavo.results.statistics import evaluation_summary
+from awavo.results.store import RunData, load_run, read_json, write_json
+from awavo.runs.train import Progress, run_training, state_template
+from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
+from awavo.training.compilation import enable_cache
+from awavo.training.evaluation import evaluate_env, evaluate_host
+from awavo.types import Env
+
+__all__ = ["Run", "certify", "configure", "evaluate", "load", "train", "train_iter"]
+
+EVALUATION_SEED = 1_000_003
+CERTIFICATION_SEED = 2_000_003
+
+
+def configure(
+    task: str | Env = "cartpole",
+    algo: str = "orpo-dr",
+    *,
+    cost_limits: Sequence[float] | None = None,
+    task_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> TrainConfig:
+    """Resolve a configuration. `options` are fields of `TrainConfig` or settings of the algorithm, in one flat list.
+
+    >>> awavo.configure("cartpole", steps=100_000, seeds=3, actor_lr=1e-3)
+    """
+    own = {f.name for f in dataclasses.fields(TrainConfig)}
+    run_options = {k: v for k, v in options.items() if k in own}
+    algo_options = {k: v for k, v in options.items() if k not in own}
+    return resolve_config(
+        TrainConfig(
+            task=task.spec.name if isinstance(task, Env) else task,
+            algo=algo,
+            cost_limits=None if cost_limits is None else tuple(cost_limits),
+            task_options=task_options or {},
+            algo_options={**algo_options, **run_options.pop("algo_options", {})},
+            **run_options,
+        )
+    )
+
+
+def train_iter(
+    config: TrainConfig,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    env: Env | None = None,
+    cost_fn: Callable[..., Any] | None = None,
+    operator: Any = None,
+    checkpoint_seconds: float = 20.0,
+) -> Iterator[Progress]:
+    """Train as a generator: a `Progress` after every chunk; goes on where the run in `out` stopped.
+
+    The operator is certified first: one whose conditions are refuted is refused with the counter-example.
+    """
+    enable_cache()
+    problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
+    require_certified_operator(problem.settings, operator)
+    yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
+
+
+def train(
+    config: TrainConfig,
+    out: str | os.PathLike[str],
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Run:
+    """Train to the end (or take up where the folder stopped) and return the run. `options` as for `train_iter`."""
+    for progress in train_iter(config, out, **options):
+        if on_progress is not None:
+            on_progress(progress)
+    own = {name: options.get(name) for name in ("env", "cost_fn", "operator")}
+    return load(out, **own, trust=True)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    env: Env | None = None,
+    cost_fn: Callable[..., Any] | None = None,
+    operator: Any = None,
+    trust: bool = False,
+) -> Run:
+    """Open a run folder: its tables, and its policy of every seed.
+
+    A configuration may name code (a cost function, an operator, a module with the environment, another interpreter).
+    Somebody else's folder must not make it run: it is refused unless the caller passes those parts, or `trust`.
+    """
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        raise RunFolderError(f"'{folder}' is not a run folder: expected the --out folder of `awavo train`.")
+    meta = read_json(folder / "config.json")
+    stored = dict(meta.get("config", {}))
+    if stored.get("cost_limits") is not None:
+        stored["cost_limits"] = tuple(stored["cost_limits"])
+    try:
+        settings = resolve_config(TrainConfig(**stored))
+    except TypeError as error:
+        raise RunFolderError(f"'{folder}/config.json' does not fit this version of awavo ({error}).") from error
+    own = {"task": env, "cost_fn": cost_fn, "operator": operator}
+    named = [f"{name}='{value}'" for name, value in named_code(settings).items() if own[name] is None]
+    if named and not trust:
+        raise RunFolderError(
+            f"'{folder}/config.json' names code to run ({', '.join(named)}): if you trust it, add --trust (in Python "
+            "trust=True, or pass the part itself)."
+        )
+    problem = build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
+    return Run(folder, settings, meta["fingerprint"], problem, operator)
+
+
+class Run:
+    """A run on disk, with its trained policies."""
+
+    def __init__(self, path: Path, config: TrainConfig, fingerprint: str, problem: Problem, operator: Any = None):
+        self.path = path
+        self.config = config
+        self.problem = problem
+        self.operator = operator
+        checkpoint, refused = latest_checkpoint(path / "checkpoints", fingerprint)
+        if checkpoint is None:
+            reason = f" ({refused[0]})" if refused else ""
+            raise CheckpointError(f"'{path}' has no usable checkpoint{reason}: run the same `awavo train` again.")
+        self.env_steps = checkpoint.env_steps
+        self.checkpoint_path = checkpoint.path
+        self.notes = refused
+        self.seeds = list(range(config.seed, config.seed + config.seeds))
+        template = state_template(problem)
+        self.states = [restore(seed_arrays(checkpoint, s), template, checkpoint.path).algorithm for s in self.seeds]
+        self._decide = jax.jit(problem.algorithm.decide, static_argnums=4)
+        self._act = jax.jit(problem.algorithm.act, static_argnums=3)
+
+    @property
+    def data(self) -> RunData:
+        """Metrics, episodes and evaluation as tables."""
+        return load_run(self.path)
+
+    def act(
+        self, obs: Any, *, seed: int | None = None, greedy: bool = True, key: Any = None, planner: bool = True
+    ) -> np.ndarray:
+        """Choose actions for one observation or a batch `[B, d]`, with the policy of one seed (default: the first).
+
+        An algorithm with a planner plans from scratch; `planner=False` asks its actor alone.
+        """
+        seed = self.seeds[0] if seed is None else seed
+        if seed not in self.seeds:
+            raise InputError(f"this run has no seed {seed}: it has {self.seeds[0]} to {self.seeds[-1]}.")
+        obs = np.asarray(obs, np.float32)
+        dim = self.problem.spec.obs_dim
+        if obs.shape[-1:] != (dim,) or obs.ndim > 2:
+            raise InputError(f"obs has shape {obs.shape}, expected ({dim},) or (B, {dim}).")
+        if not greedy and key is None:
+            raise InputError("a stochastic action needs a random key: pass key=jax.random.key(0).")
+        batch = np.atleast_2d(obs)
+        key = jax.random.key(0) if key is None else key
+        state = self.states[seed - self.seeds[0]]
+        if planner:
+            action = self._decide(key, state, batch, self.problem.algorithm.begin(len(batch)), greedy)[0]
+        else:
+            action = self._act(key, state, batch, greedy)[0]
+        return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
+
+    def evaluate(self, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
+        """Evaluate every seed, greedy and stochastic, on fresh environments; write and return evaluation.json."""
+        result = evaluate(self, episodes, seed=seed, planner=planner)
+        write_json(self.path / "evaluation.json", result)
+        return result
+
+    def certify(self, **options: Any) -> dict[str, Any]:
+        """Certify the run (options as for `awavo.certify`); write and return certificates.json."""
+        result = certify(self, **options)
+        write_json(self.path / "certificates.json", result)
+        return result
+
+    def recheck(self) -> dict[str, list[str]]:
+        """Compute every stored certificate again; names of those that differ, with the differences."""
+        if not (self.path / "certificates.json").is_file():
+            raise RunFolderError(f"'{self.path}' has no certificates.json: run `awavo certify {self.path}` first.")
+        return recheck_run(self, read_json(self.path / "certificates.json"), _episodes)
+
+    def report(self, out: str | os.PathLike[str] | None = None) -> Path:
+        """Write the report page and return its path."""
+        from awavo.results.report import write_report
+
+        path = self.path / "report.html" if out is None else Path(out)
+        write_report([self.data], path)
+        return path
+
+
+def evaluate(run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
+    """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
+
+    With `planner=False` an algorithm that plans acts with its actor alone.
+    """
+    if episodes < 1:
+        raise InputError(f"episodes={episodes} must be >= 1.")
+    result = {}
+    for name, greedy in (("greedy", True), ("stochastic", False)):
+        began = time.perf_counter()
+        totals = _episodes(run, episodes, greedy, seed, planner)
+        result[name] = evaluation_summary(
+            np.stack([t.returns for t in totals]),
+            np.stack([t.costs for t in totals]),
+            np.stack([t[2] for t in totals]),
+            cost_names=run.problem.spec.cost_names,
+            cost_limits=run.problem.spec.cost_limits,
+            tolerance=run.problem.settings.tolerance,
+            env_steps=run.env_steps,
+            command=command_line(),
+        ) | {"wall_s": time.perf_counter() - began}
+    return result
+
+
+def certify(
+    run: Run,
+    *,
+    episodes: int = 1_000,
+    delta: float = 0.05,
+    anytime: bool = False,
+    max_violation: float | None = None,
+    seed: int = CERTIFICATION_SEED,
+) -> dict[str, Any]:
+    """Certify the run's policies and what its method rests on, on fresh episodes; nothing is written.
+
+    Args:
+        run: A run from `load` or `train`.
+        episodes: Fresh episodes of each seed's greedy policy (at most, with `anytime`).
+        delta: All bounds on all policies hold together with probability at least 1 - delta.
+        anytime: Stop as soon as every policy is decided, with bounds that allow it.
+        max_violation: Largest accepted probability that an episode's cost exceeds its limit.
+        seed: Seed of the fresh episodes.
+
+    Returns:
+        The content of certificates.json.
+    """
+    return certify_run(
+        run, _episodes, episodes=episodes, delta=delta, anytime=anytime, max_violation=max_violation, seed=seed
+    )
+
+
+def _episodes(run: Run, episodes: int, greedy: bool, seed: int, planner: bool = True) -> list[Any]:
+    problem = run.problem
+    algorithm = problem.algorithm if planner else problem.algorithm._replace(start=None, plan=None)
+    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), s), greedy) for s in run.seeds]
+    if problem.env is not None:
+        play = jax.jit(evaluate_env(problem.env, algorithm, episodes, greedy))
+        return [jax.tree.map(np.asarray, play(k, state)) for k, state in zip(keys, run.states, strict=True)]
+    assert problem.make_host is not None
+    host = problem.make_host()
+    fresh = algorithm.begin(host.num_envs)
+
+    @jax.jit
+    def decide(key, state, obs, memory):
+        action, _, memory = algorithm.decide(key, state, obs, memory, greedy)
+        return action, memory
+
+    try:
+        return [
+            evaluate_host(
+                host, lambda k, obs, m, s=state: decide(k, s, obs, m), fresh, episodes, seed + 2 * number + greedy
+            )
+            for number, state in zip(run.seeds, run.states, strict=True)
+        ]
+    finally:
+        host.close()

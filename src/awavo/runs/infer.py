@@ -1,0 +1,156 @@
+"""Inference of trajectories from Python: a system, observations, and a folder that a stopped run goes on from."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from awavo.errors import InputError, RunFolderError
+from awavo.assimilation.assimilate import Belief, Stand, assimilate, first_stand, num_stages
+from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
+from awavo.assimilation.observations import check_observations
+from awavo.provenance import command_line, device_info, source_commit, versions
+from awavo.results.store import to_plain, write_bytes
+from awavo.results.trajectory_page import SUMMARY, write_inference_report
+from awavo.results.trajectory_scores import Z90, score
+from awavo.training.checkpoint import latest_checkpoint, write_checkpoint
+
+__all__ = ["Inference", "infer_trajectories"]
+
+
+class Inference(NamedTuple):
+    """The posterior and what there is to say about it."""
+
+    belief: Belief
+    summary: dict[str, Any]
+
+
+def _fingerprint(observed: np.ndarray, noise_std: float, system: System, settings: Settings) -> str:
+    digest = hashlib.blake2b(np.ascontiguousarray(observed).tobytes(), digest_size=12)
+    plain = [
+        system.shape,
+        np.asarray(system.theta).tolist(),
+        system.prior_mean,
+        system.prior_std,
+        system.reach,
+        noise_std,
+    ]
+    digest.update(json.dumps([plain, settings], default=str).encode())
+    return digest.hexdigest()
+
+
+def infer_trajectories(
+    system: System,
+    observed: np.ndarray,
+    noise_std: float,
+    *,
+    settings: Settings | None = None,
+    truth: np.ndarray | None = None,
+    out: str | Path | None = None,
+    times: np.ndarray | None = None,
+    name: str = "own system",
+    on_stage: Callable[[int, int, str], None] | None = None,
+    checkpoint_seconds: float = 20.0,
+) -> Inference:
+    """Infer the states [K + 1, sites] at times 0..K from observations [K, sites] at 1..K, NaN where there is none.
+
+    With `out`, the posterior, a summary and a report page are written there, and the same call goes on where a stopped
+    one ended. With `truth` [K + 1, sites] the summary has errors and calibration.
+    """
+    settings = settings or Settings()
+    observed = check_observations(observed, system.shape, noise_std)
+    truth = None if truth is None else _checked_truth(truth, (len(observed) + 1, observed.shape[1]))
+    folder = None if out is None else Path(out)
+    fingerprint = _fingerprint(observed, noise_std, system, settings)
+    stand, notes = _resume(folder, fingerprint, settings)
+    data = make_data(system, observed, noise_std, settings)
+    stand = stand or first_stand(data, system.theta)
+    if on_stage:
+        on_stage(stand.stage, num_stages(make_engine(system, len(observed), settings)), "compiling")
+    engine, compile_s = compile_engine(make_engine(system, len(observed), settings), data, system.theta)
+    began, saved, resumed_at, last = time.perf_counter(), time.perf_counter(), stand.stage, stand
+    processor = time.process_time()
+    belief: Belief | None = None
+    for item, text in assimilate(engine, data, stand):
+        if isinstance(item, Belief):
+            belief = item
+        else:
+            last = item
+            jax.block_until_ready(item.x)  # a stage that is only queued must not be shown or saved as done
+            if folder is not None and time.perf_counter() - saved >= checkpoint_seconds:
+                _save(folder, item, fingerprint)
+                saved = time.perf_counter()
+        if on_stage:
+            on_stage(num_stages(engine) if isinstance(item, Belief) else item.stage, num_stages(engine), text)
+    assert belief is not None
+    summary = {
+        "system": name, "states": int(np.prod(system.shape)), "seed": settings.seed, "times": len(observed),
+        "solve_s": time.perf_counter() - began, "cpu_s": time.process_time() - processor, "compile_s": compile_s,
+        "stages": last.stage, "resumed_at": resumed_at, "largest_chi2": float(belief.chi2.max()), "notes": notes,
+        "theta": belief.theta.tolist(), "theta_inferred": settings.infer_theta, "theta_interval": _interval(belief),
+        "settings": settings._asdict() | {"search": settings.search._asdict()}, "noise_std": noise_std,
+        "command": command_line(), "commit": source_commit(), "versions": versions(), "device": device_info(),
+    }  # fmt: skip
+    hidden = ~np.asarray(np.isfinite(observed).any(0))
+    if truth is not None:
+        summary["scores"] = score(belief.mean, belief.std, truth, hidden, belief.draws)
+    if folder is not None:
+        _write(folder, belief, summary, hidden, truth, times)
+    return Inference(belief, summary)
+
+
+def _checked_truth(truth: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    truth = np.asarray(truth, np.float64)
+    if truth.shape[:1] != shape[:1] or truth.size != shape[0] * shape[1]:
+        raise InputError(
+            f"the truth has shape {list(truth.shape)}, expected {list(shape)}: their times and time 0 before."
+        )
+    if not np.isfinite(truth).all():
+        raise InputError(f"{int((~np.isfinite(truth)).sum())} values of the truth are not finite: leave it out.")
+    return truth.reshape(shape)
+
+
+def _interval(belief: Belief) -> list[list[float]]:
+    half = Z90 * np.sqrt(np.maximum(np.diagonal(belief.theta_cov), 0.0))
+    return [[float(t - h), float(t + h)] for t, h in zip(belief.theta, half, strict=True)]
+
+
+def _resume(folder: Path | None, fingerprint: str, settings: Settings) -> tuple[Stand | None, list[str]]:
+    if folder is None or not (folder / "checkpoints").is_dir():
+        return None, []
+    found, refused = latest_checkpoint(folder / "checkpoints", fingerprint)
+    if found is None:
+        other = latest_checkpoint(folder / "checkpoints")[0]
+        if other is not None:
+            raise RunFolderError(f"'{folder}' holds another inference: choose another --out or remove it.")
+        return None, refused
+    arrays = {name.split("/", 1)[1]: jnp.asarray(a) for name, a in found.arrays.items()}
+    return Stand(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"])), refused
+
+
+def _save(folder: Path, stand: Stand, fingerprint: str) -> None:
+    state = {"x": np.asarray(stand.x), "theta": np.asarray(stand.theta), "tries": stand.tries}
+    write_checkpoint(
+        folder / "checkpoints", [0], [state], fingerprint=fingerprint, iteration=stand.stage, env_steps=stand.stage
+    )
+
+
+def _write(folder: Path, belief: Belief, summary: dict, hidden: np.ndarray, truth: Any, times: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = belief._asdict() | {"hidden": hidden, "times": np.arange(len(belief.mean)) if times is None else times}
+    if truth is not None:
+        arrays["truth"] = truth
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_bytes(folder / "posterior.npz", buffer.getvalue())
+    write_bytes(folder / SUMMARY, json.dumps(to_plain(summary), indent=1).encode())
+    write_inference_report([folder], folder / "report.html")

@@ -1,0 +1,176 @@
+"""From names and options to a problem that can be run: task, algorithm, resolved configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, NamedTuple
+
+from awavo.config import TrainConfig, check_config, config_from_mapping
+from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
+from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, import_named, make_host_task, make_task, resolve
+from awavo.types import Algorithm, Env, EnvSpec
+
+__all__ = [
+    "Problem",
+    "build_problem",
+    "functional_env",
+    "import_function",
+    "load_preset",
+    "named_code",
+    "resolve_config",
+]
+
+BRIDGE = "bridge:"
+
+
+class Problem(NamedTuple):
+    """What a run trains on and with: a functional environment, or a way to make host environments."""
+
+    spec: EnvSpec
+    algorithm: Algorithm
+    settings: Any
+    env: Env | None
+    make_host: Callable[..., Any] | None  # of as many environments as training uses, or as asked
+
+
+def load_preset(algo: str, preset: str, task: str) -> dict[str, Any]:
+    """Settings of a preset: its `*` entry, then the task's own (`gymnasium` for environments from elsewhere)."""
+    file = resources.files("awavo.algorithms").joinpath("presets", f"{algo}.json")
+    presets = json.loads(file.read_text()) if file.is_file() else {"default": {"*": {}}}
+    if preset not in presets:
+        raise UnknownNameError(f"algorithm '{algo}' has no preset '{preset}'.{did_you_mean(preset, presets)}")
+    return {
+        **presets[preset].get("*", {}),
+        **presets[preset].get(task if task in TASKS or task in HOST_TASKS else "gymnasium", {}),
+    }
+
+
+def resolve_config(config: TrainConfig) -> TrainConfig:
+    """Check everything and fill in every default, so that the result says all that decides the run."""
+    config = check_config(config)
+    kind = settings_class(config.algo)
+    values = {**load_preset(config.algo, config.preset, config.task), **config.algo_options}
+    settings = config_from_mapping(kind, values, f"algorithm '{config.algo}'")
+    if hasattr(settings, "replay_capacity"):
+        per_rollout = settings.num_envs * settings.rollout_length
+        wanted = min(settings.replay_capacity, config.steps)
+        settings = dataclasses.replace(settings, replay_capacity=-(-wanted // per_rollout) * per_rollout)
+    if config.cost_limits is not None and config.cost_sum_limit is not None:
+        raise ConfigError("both cost limits and a limit on their sum were given: give one of the two.")
+    return dataclasses.replace(
+        config, algo_options=dataclasses.asdict(settings), task_options=dict(config.task_options)
+    )
+
+
+def named_code(config: TrainConfig) -> dict[str, str]:
+    """Settings that name code outside this package, which building the problem would import or start."""
+    named = {"task": config.task, "cost_fn": config.cost_fn, "operator": config.algo_options.get("operator")}
+    return {setting: value for setting, value in named.items() if isinstance(value, str) and ":" in value}
+
+
+def settings_class(algo: str) -> type[Any]:
+    """The configuration class of an algorithm."""
+    resolve_known(algo)
+    module, name = ALGORITHMS[algo].config.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def resolve_known(algo: str) -> None:
+    """Refuse an unknown algorithm without importing any."""
+    if algo not in ALGORITHMS:
+        raise UnknownNameError(f"no algorithm is named '{algo}'.{did_you_mean(algo, ALGORITHMS)}")
+
+
+def build_problem(
+    config: TrainConfig,
+    *,
+    env: Env | None = None,
+    cost_fn: Callable[..., Any] | None = None,
+    operator: Any = None,
+) -> Problem:
+    """Build the environment and the algorithm of a resolved configuration.
+
+    `env` replaces the task by an environment of the caller's; `cost_fn` and `operator` are the caller's own functions.
+    """
+    settings = config_from_mapping(settings_class(config.algo), config.algo_options, f"algorithm '{config.algo}'")
+    make_host = None
+    if env is None and config.task in TASKS:
+        env = functional_env(config)
+    if env is not None:
+        spec = env.spec
+    else:
+        make_host = _host_factory(config, settings.num_envs, cost_fn or import_function(config.cost_fn))
+        probe = make_host()
+        spec = probe.spec
+        probe.close()
+    if spec.num_costs == 0:
+        raise InputError(f"task '{config.task}' has no costs: pass a cost function, or costs in info.")
+    factory = resolve(config.algo, ALGORITHMS, "algorithm")
+    extra = {} if operator is None else {"operator": operator}
+    return Problem(spec, factory(spec, settings, **extra), settings, env, make_host)
+
+
+def functional_env(config: TrainConfig) -> Env:
+    """The built-in task of a configuration, with its limits."""
+    from awavo.tasks.base import sum_costs
+
+    options = dict(config.task_options)
+    if config.cost_fn is not None:
+        raise ConfigError(f"task '{config.task}' brings its own costs: cost_fn is for Gymnasium environments.")
+    if config.cost_limits is not None:
+        options["cost_limits"] = config.cost_limits
+    env = make_task(config.task, **options)
+    return env if config.cost_sum_limit is None else sum_costs(env, config.cost_sum_limit)
+
+
+def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any] | None) -> Callable[[], Any]:
+    if config.cost_sum_limit is not None:
+        raise ConfigError("a limit on the sum of costs is for built-in tasks: sum them in the cost function instead.")
+    if config.task in HOST_TASKS:
+        if cost_fn is not None:
+            raise ConfigError(f"task '{config.task}' brings its own costs: cost_fn is for Gymnasium environments.")
+        limits = {} if config.cost_limits is None else {"cost_limits": config.cost_limits}
+        return lambda count=num_envs: make_host_task(config.task, num_envs=count, **limits, **config.task_options)
+    common: dict[str, Any] = dict(cost_fn=cost_fn, cost_limits=config.cost_limits)
+    options = dict(config.task_options)
+    horizon = options.pop("horizon", None)
+    names = options.pop("cost_names", None)
+    common |= dict(horizon=horizon, cost_names=[names] if isinstance(names, str) else names)
+    if config.task.startswith(BRIDGE):
+        from awavo.tasks.bridge import bridge_env
+
+        if "python" not in options:
+            raise ConfigError("a bridged task needs the other interpreter: give the task option python=PATH.")
+        own = {k: options.pop(k) for k in ("python", "module", "timeout", "path") if k in options}
+        name = config.task.removeprefix(BRIDGE)
+        return lambda count=num_envs: bridge_env(name, num_envs=count, **own, **common, env_options=options)
+    from awavo.tasks.host import host_env
+
+    _check_gymnasium_id(config.task)
+    vectorization = options.pop("vectorization", "sync")
+    return lambda count=num_envs: host_env(
+        config.task, num_envs=count, **common, vectorization=vectorization, env_options=options
+    )
+
+
+def _check_gymnasium_id(name: str) -> None:
+    import gymnasium as gym
+
+    if name in gym.registry or ":" in name:
+        return
+    known = [*TASKS, *HOST_TASKS, *(gym.registry if any(c in name for c in "-/") else ())]
+    raise UnknownNameError(f"no task or Gymnasium id is named '{name}'.{did_you_mean(name, known)}")
+
+
+def import_function(path: str | None) -> Callable[..., Any] | None:
+    """Import MODULE:FUNCTION, the user's own code named on the command line."""
+    if path is None:
+        return None
+    function = import_named(path, "cost_fn")
+    if not callable(function):
+        raise InputError(f"cost_fn='{path}' is not a function.")
+    return function

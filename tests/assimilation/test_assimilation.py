@@ -1,0 +1,146 @@
+"""Whole inferences on small rings and grids: recovery, modes, stopping and going on, bad observations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.assimilation.assimilate import Belief, Stand, assimilate, first_stand
+from awavo.assimilation.engine import Settings, System, make_data, make_engine
+from awavo.assimilation.modes import Search, local_chi2, segments_around
+from awavo.assimilation.observations import check_observations, longest_gap
+from awavo.errors import InputError
+from awavo.tasks.lorenz96 import lorenz96_flow, lorenz96_system, twin_experiment
+
+SEARCH = Search(rounds=1, starts=(2,), slots=2, anneal=(1.0, 0.3, 0.1), polish=2)
+SETTINGS = Settings(anneal=(2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.06), polish=2, num_draws=8, infer_theta=True, search=SEARCH)
+
+
+@pytest.fixture(scope="module")
+def ring():
+    """A ring of 20 sites seen at ten times, and its engine."""
+    twin = twin_experiment(20, seed=3, unobserved=0.25)
+    system = System(**lorenz96_system(20, forcing=7.5))
+    data = make_data(system, twin.observed[:10], 1.0, SETTINGS)
+    return twin, system, data, make_engine(system, 10, SETTINGS)
+
+
+def test_hidden_states_and_the_forcing_are_recovered(ring):
+    twin, system, data, engine = ring
+    *stands, (belief, _) = assimilate(engine, data, first_stand(data, system.theta))
+    assert all(isinstance(s, Stand) for s, _ in stands)
+    assert isinstance(belief, Belief)
+    error = (belief.mean - twin.truth[:11])[4:, ~twin.seen]
+    climate = np.sqrt(np.mean((twin.truth[4:11, ~twin.seen] - 2.34) ** 2))
+    assert np.sqrt(np.mean(error**2)) < 0.3 * climate
+    deviation = float(np.sqrt(belief.theta_cov[0, 0]))
+    assert 0.005 < deviation < 0.5
+    assert abs(belief.theta[0] - 8.0) < 4 * deviation
+    inside = np.abs(belief.mean - twin.truth[:11]) < 1.645 * belief.std
+    assert 0.75 < inside.mean() < 1.0
+    assert np.median(belief.draws.std(0, ddof=1) / belief.std) == pytest.approx(1.0, abs=0.15)
+
+
+def test_stopped_anywhere_it_ends_the_same(ring):
+    _, system, data, engine = ring
+    whole = list(assimilate(engine, data, first_stand(data, system.theta)))
+    for stop in (2, len(whole) - 2):
+        kept = whole[stop][0]
+        arrays = Stand(jnp.asarray(np.asarray(kept.x)), jnp.asarray(np.asarray(kept.theta)), kept.stage, kept.tries)
+        rest = list(assimilate(engine, data, arrays))
+        assert len(rest) == len(whole) - stop - 1
+        for a, b in zip(rest[-1][0], whole[-1][0], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_region_in_a_wrong_mode_is_found_again(ring):
+    """A broken stretch of the solution is flagged, and the search puts back one that fits."""
+    twin, _, _, _ = ring
+    settings = SETTINGS._replace(infer_theta=False, search=SEARCH._replace(starts=(5,), slots=5))
+    system = System(**lorenz96_system(20))
+    data, engine = make_data(system, twin.observed[:10], 1.0, settings), make_engine(system, 10, settings)
+    broken = jnp.asarray(twin.truth[:11], jnp.float32).at[:, 5:12].multiply(-1.0)
+    cost, count = engine.chi2(data, broken, jnp.array([8.0]))
+    assert local_chi2(np.asarray(cost), np.asarray(count), 5).max() > 10
+    stage = len(settings.anneal) + settings.polish
+    *_, (belief, _) = assimilate(engine, data, Stand(broken, jnp.array([8.0]), stage, np.zeros(20, np.int32)))
+    assert belief.chi2.max() < 2
+    assert np.sqrt(np.mean((belief.mean - twin.truth[:11])[3:] ** 2)) < 1.0
+
+
+def test_a_grid_of_a_users_own():
+    """Coupled damped oscillating sites on a 6 x 6 torus, half of them observed."""
+
+    def flow(x, theta):
+        near = sum(jnp.roll(x, s, a) for s in (1, -1) for a in (-1, -2)) / 4
+        return x + 0.3 * (jnp.sin(2 * near) - 0.5 * x) + theta[0]
+
+    rng = np.random.default_rng(0)
+    states = [rng.normal(size=(6, 6)) * 1.5]
+    for _ in range(8):
+        states.append(np.asarray(flow(jnp.asarray(states[-1]), jnp.array([0.2]))))
+    truth = np.stack(states).reshape(9, 36)
+    observed = truth[1:] + 0.1 * rng.normal(size=(8, 36))
+    observed[:, rng.permutation(36)[:18]] = np.nan
+    system = System((6, 6), flow, np.array([0.2]), 0.0, 1.5)
+    settings = Settings(anneal=(0.5, 0.1), polish=2, num_draws=2, model_noise=0.01)
+    data, engine = make_data(system, observed, 0.1, settings), make_engine(system, 8, settings)
+    assert engine.search is None
+    *_, (belief, _) = assimilate(engine, data, first_stand(data, system.theta))
+    hidden = ~np.isfinite(observed[0])
+    error = (belief.mean - truth)[:, hidden]
+    assert np.sqrt(np.mean(error**2)) < 0.6 * np.std(truth[:, hidden])
+    assert 0.8 < np.mean(np.abs(error) < 1.645 * belief.std[:, hidden]) < 0.98
+    assert belief.std[:, hidden].mean() > 2 * belief.std[:, ~hidden].mean()
+
+
+def test_segments_cover_what_is_bad():
+    bad = np.zeros(300, bool)
+    bad[[298, 299, 0, 1, 150, 151, 190]] = True
+    firsts = segments_around(bad, 56, 28)
+    for place in np.flatnonzero(bad):
+        assert any(10 <= (place - first) % 300 < 46 for first in firsts)
+    assert len(firsts) == 3
+    assert len(segments_around(np.zeros(300, bool), 56, 28)) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.zeros((5, 19)), r"shape \[5, 19\], expected \[times, 20\]"),
+        (np.zeros((1, 20)), "1 times of observation, at least 2"),
+        (np.full((5, 20), np.nan), "every observation is NaN"),
+        (np.full((5, 20), np.inf), "infinite: mark missing ones as NaN"),
+        (np.where(np.arange(20) < 18, np.nan, np.zeros((5, 20))), r"18 sites in a row \(from site 0\).*at most 16"),
+        (np.full((5, 20), "a"), "are not numbers"),
+    ],
+)
+def test_bad_observations_are_refused_in_one_line(value, message):
+    with pytest.raises(InputError, match=message):
+        check_observations(value, (20,), 1.0)
+
+
+def test_missing_observations_are_masked_and_gaps_wrap():
+    value = np.zeros((4, 20))
+    value[1, 3] = np.nan
+    assert np.isnan(check_observations(value, (20,), 1.0)[1, 3])
+    data = make_data(System(**lorenz96_system(20)), value, 0.5, SETTINGS)
+    expected = np.full((4, 20), 4.0)
+    expected[1, 3] = 0.0
+    np.testing.assert_array_equal(data.weight, expected)
+    assert np.isfinite(data.value).all()
+    hidden = np.zeros(20, bool)
+    hidden[[18, 19, 0, 1, 7]] = True
+    assert longest_gap(hidden) == (18, 4)
+    with pytest.raises(InputError, match="must be above 0"):
+        check_observations(value, (20,), 0.0)
+
+
+def test_double_precision_follows_the_setting():
+    with jax.enable_x64(True):
+        twin = twin_experiment(16, seed=0)
+        system = System((16,), lorenz96_flow(5), np.array([8.0]), 2.34, 3.64, None, ((5, 10),))
+        settings = SETTINGS._replace(dtype="float64", infer_theta=False)
+        data = make_data(system, twin.observed[:3], 1.0, settings)
+        stand = first_stand(data, system.theta)
+        assert stand.x.dtype == data.value.dtype == np.float64

@@ -1,0 +1,78 @@
+"""The W2 projection: exact posteriors of linear-Gaussian problems, and what slices outside the tangent space do."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.assimilation.projection import dense_step, project, project_ensemble, tangent_slices
+from awavo.inference.wvi import move_particles
+from awavo.transport import orthogonal_slices
+from awavo.transport.defining import Linear
+
+UNKNOWNS, RESIDUALS, PARTICLES = 20, 60, 512
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def linear():
+    """A whitened linear problem (prior rows first) with its exact posterior."""
+    rng = np.random.default_rng(0)
+    design = np.concatenate([np.eye(UNKNOWNS), rng.normal(size=(RESIDUALS - UNKNOWNS, UNKNOWNS)) / 2])
+    datum = design @ rng.normal(size=UNKNOWNS) + rng.normal(size=RESIDUALS)
+    covariance = np.linalg.inv(design.T @ design)
+    return jnp.asarray(design, jnp.float32), jnp.asarray(datum, jnp.float32), covariance @ design.T @ datum, covariance
+
+
+def spread_ratio(particles, covariance):
+    """Deviation over the exact one, averaged in quadrature over whitened directions."""
+    white = np.linalg.cholesky(np.linalg.inv(covariance)).T @ np.asarray(particles - particles.mean(0), float).T
+    return float(np.sqrt(np.mean(white**2) * PARTICLES / (PARTICLES - 1)))
+
+
+def test_projected_particles_are_the_exact_posterior(linear):
+    design, datum, mean, covariance = linear
+    start = jnp.zeros((PARTICLES, UNKNOWNS))
+    found = project_ensemble(KEY, lambda x: design @ x, datum, start, num_steps=1)
+    assert spread_ratio(found, covariance) == pytest.approx(1.0, abs=0.02)
+    np.testing.assert_allclose((found.mean(0) - mean) / np.sqrt(np.diag(covariance)), 0, atol=0.2)
+
+
+@pytest.mark.parametrize(("kind", "expected", "within"), [("tangent", 1.0, 0.02), ("isotropic", 3**0.5, 0.06)])
+def test_tangent_slices_keep_the_spread_and_isotropic_ones_do_not(linear, kind, expected, within):
+    """Isotropic slices overstate deviations by sqrt(N/n): they fail the 2% that tangent slices pass."""
+    design, datum, _, covariance = linear
+    keys = jax.random.split(KEY, 3)
+    target = datum + jax.random.normal(keys[0], (PARTICLES, RESIDUALS))
+    tangent = tangent_slices(lambda x: design @ x, jnp.zeros(UNKNOWNS))
+    slices = tangent if kind == "tangent" else orthogonal_slices(keys[1], RESIDUALS, RESIDUALS)
+    start = jax.random.normal(keys[2], (PARTICLES, UNKNOWNS))
+    weights = jnp.full(PARTICLES, 1 / PARTICLES)
+    moved = jax.jit(
+        lambda x: move_particles(
+            x, target, weights, slices, defining=Linear(), num_steps=100, forward=lambda x: x @ design.T
+        )[0]
+    )(start)
+    ratio = spread_ratio(moved, covariance)
+    assert ratio == pytest.approx(expected, abs=within)
+    assert (abs(ratio - 1) <= 0.02) == (kind == "tangent")
+
+
+def test_a_nonlinear_projection_reaches_the_nearest_point():
+    """The nearest point of the unit circle, written with an angle."""
+    circle = lambda a: jnp.concatenate([jnp.cos(a), jnp.sin(a)])  # noqa: E731
+    step = dense_step(circle)
+    datum = jnp.array([1.2, 0.6])
+    found = project(lambda x, _: step(x, datum), jnp.array([0.1]), jnp.arange(12), radius=0.5)
+    np.testing.assert_allclose(found, jnp.arctan2(1.0, 2.0), atol=1e-5)
+
+
+def test_a_step_that_is_not_finite_is_not_taken_and_a_long_one_is_cut():
+    moves = jnp.array([jnp.nan, jnp.inf, 9.0, -0.25])
+    np.testing.assert_allclose(project(lambda x, _: moves, jnp.zeros(4), jnp.arange(1), radius=2.0), [0, 0, 2, -0.25])
+
+
+def test_items_before_the_first_are_left_out():
+    data = jnp.array([1.0, 10.0, 100.0])
+    ends = [float(jax.jit(lambda n: project(lambda x, z: z, jnp.zeros(()), data, first=n))(n)) for n in (0, 1, 3)]
+    assert ends == [111.0, 110.0, 0.0]

@@ -1,0 +1,164 @@
+"""Smoother, lattice and tangent step against dense linear algebra."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.assimilation.lattice import make_lattice, measure_reach
+from awavo.assimilation.smoother import filter_chains, smooth_chains, smoothed_variance
+from awavo.assimilation.trajectories import Data, tangent_step, tangents
+from awavo.errors import InputError
+from awavo.tasks.lorenz96 import lorenz96_flow
+
+KEY = jax.random.key(0)
+
+
+def dense_chain(m, q, w, start, defect, residual, prior):
+    """Hessian and gradient of the chain's objective, by rows of residuals."""
+    steps, n = m.shape[0], m.shape[-1]
+    rows, right = [np.eye(n, (steps + 1) * n) / np.sqrt(prior)], [start / np.sqrt(prior)]
+    for k in range(steps):
+        row = np.zeros((n, (steps + 1) * n))
+        row[:, (k + 1) * n : (k + 2) * n], row[:, k * n : (k + 1) * n] = np.eye(n), -m[k]
+        rows.append(row / np.sqrt(q[k])[:, None])
+        right.append(defect[k] / np.sqrt(q[k]))
+    for k in range(steps + 1):
+        row = np.zeros((n, (steps + 1) * n))
+        row[:, k * n : (k + 1) * n] = np.diag(np.sqrt(w[k]))
+        rows.append(row)
+        right.append(np.sqrt(w[k]) * residual[k])
+    rows, right = np.concatenate(rows), np.concatenate(right)
+    return rows.T @ rows, rows.T @ right
+
+
+def test_smoother_solves_the_chain_exactly():
+    rng = np.random.default_rng(0)
+    steps, chains, n = 4, 3, 10
+    m = 0.4 * rng.normal(size=(steps, chains, n, n))
+    q, w = rng.uniform(0.01, 1, (steps, chains, n)), rng.uniform(0, 2, (steps + 1, chains, n)).round()
+    start, defect = rng.normal(size=(chains, n, 2)), rng.normal(size=(steps, chains, n, 2))
+    residual = rng.normal(size=(steps + 1, chains, n, 2))
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(a) for a in (m, q, w, start, defect, residual)]
+        prior = jnp.broadcast_to(2.0 * jnp.eye(n), (chains, n, n))
+        covariance = filter_chains(arrays[0], prior, arrays[1], arrays[2])
+        delta, multiplier = smooth_chains(arrays[0], covariance, *arrays[3:5], arrays[2], arrays[5])
+        variance = smoothed_variance(arrays[0], covariance, arrays[2])
+        delta, multiplier, variance = (np.asarray(a) for a in (delta, multiplier, variance))
+    for b in range(chains):
+        for r in range(2):
+            hessian, gradient = dense_chain(
+                m[:, b], q[:, b], w[:, b], start[b, :, r], defect[:, b, :, r], residual[:, b, :, r], 2.0
+            )
+            exact = np.linalg.solve(hessian, gradient).reshape(steps + 1, n)
+            np.testing.assert_allclose(delta[:, b, :, r], exact, atol=1e-9)
+            jump = exact[1:] - np.einsum("kij,kj->ki", m[:, b], exact[:-1]) - defect[:, b, :, r]
+            np.testing.assert_allclose(multiplier[:, b, :, r] * q[:, b], jump, atol=1e-9)
+        np.testing.assert_allclose(variance[:, b].reshape(-1), np.diag(np.linalg.inv(hessian)), atol=1e-9)
+
+
+def grid_flow(x, theta):
+    """A local map of a periodic grid: reach one site along each axis."""
+    near = jnp.roll(x, 1, -1) + 0.5 * jnp.roll(x, -1, -2)
+    return x + 0.1 * jnp.sin(near) * x + theta[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "flow", "reach"),
+    [((40,), lorenz96_flow(1), ((4, 8),)), ((7, 6), grid_flow, ((1, 1), (1, 1)))],
+    ids=["ring", "grid"],
+)
+def test_coloured_probes_give_the_dense_jacobian(shape, flow, reach):
+    lattice = make_lattice(shape, reach, core=3, margin=2) if len(shape) > 1 else make_lattice(shape, reach)
+    size = int(np.prod(shape))
+    x = jax.random.normal(KEY, (2, size)) * 2
+    theta = jnp.array([0.3])
+    _, probe = tangents(lattice, flow, x, theta)
+    for k in range(2):
+        exact = jax.jacfwd(lambda v: flow(v.reshape(shape), theta).reshape(-1))(x[k])
+        built = np.zeros((size, size))
+        for i in range(size):
+            built[lattice.row_site[i], i] = probe[k, lattice.colour[i], lattice.row_site[i]]
+        np.testing.assert_allclose(built, exact, atol=1e-5)
+    owners = lattice.patch_site[lattice.core > 0]
+    assert sorted(owners) == list(range(size))
+    np.testing.assert_array_equal(lattice.patch_site.reshape(-1)[lattice.home], np.arange(size))
+
+
+def test_reach_is_measured_and_a_short_axis_refused():
+    theta = jnp.array([8.0])
+    before, after = measure_reach(lambda x: lorenz96_flow(5)(x, theta), 2.3 + 3.6 * jax.random.normal(KEY, (80,)))[0]
+    assert 3 <= before <= 6
+    assert 6 <= after <= 12
+    with pytest.raises(InputError, match="shorter than the map's reach"):
+        make_lattice((10,), ((5, 10),))
+
+
+def problem(shape, flow, num_times=3):
+    size = int(np.prod(shape))
+    keys = jax.random.split(KEY, 4)
+    x = 2 * jax.random.normal(keys[0], (num_times + 1, size))
+    value = x[1:] + jax.random.normal(keys[1], (num_times, size))
+    weight = (jax.random.uniform(keys[2], value.shape) < 0.6).astype(x.dtype)
+    return x, Data(jnp.full(size, 1.0), jnp.full(size, 4.0), value, weight, jnp.full(value.shape, 0.04))
+
+
+@pytest.mark.parametrize(
+    ("shape", "flow", "reach"),
+    [((24,), lorenz96_flow(2), ((8, 15),)), ((4, 4), grid_flow, ((1, 1), (1, 1)))],
+    ids=["ring", "grid"],
+)
+def test_one_patch_gives_the_dense_gauss_newton_step_with_parameters(shape, flow, reach):
+    """X, theta, their variances, and the covariance of the draws, from the dense Jacobian of all residuals."""
+    with jax.enable_x64(True):
+        x, data = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), problem(shape, flow))
+        lattice, theta = make_lattice(shape, reach), jnp.array([0.7])
+        size, count = x.shape[1], x.size
+
+        def residuals(z):
+            x, theta = z[:count].reshape(-1, size), z[count:]
+            model = x[1:] - flow(x[:-1].reshape(-1, *shape), theta).reshape(x[1:].shape)
+            parts = [(x[0] - data.prior_mean) / jnp.sqrt(data.prior_var), model / jnp.sqrt(data.noise)]
+            return jnp.concatenate([p.reshape(-1) for p in (*parts, jnp.sqrt(data.weight) * (x[1:] - data.value))])
+
+        z = jnp.concatenate([x.reshape(-1), theta])
+        jacobian = np.asarray(jax.jit(jax.jacfwd(residuals))(z))
+        inverse = np.linalg.inv(jacobian.T @ jacobian)
+        exact = -inverse @ jacobian.T @ np.asarray(residuals(z))
+        made = jax.jit(
+            lambda: tangent_step(
+                lattice,
+                flow,
+                x,
+                theta,
+                data,
+                theta_precision=jnp.zeros((1, 1)),
+                variance=True,
+                key=KEY,
+                num_draws=4000,
+                tolerated=jnp.inf,
+            )
+        )()
+    np.testing.assert_allclose(made.move.reshape(-1), exact[:count], atol=1e-7)
+    np.testing.assert_allclose(made.theta, exact[count:], atol=1e-7)
+    np.testing.assert_allclose(made.variance.reshape(-1), np.diag(inverse)[:count], rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.inv(made.information), inverse[count:, count:], rtol=1e-6)
+    draws = np.concatenate([made.draws.reshape(4000, -1), made.theta_draws], 1)
+    ratio = draws.std(0) / np.sqrt(np.diag(inverse))
+    assert np.mean(ratio) == pytest.approx(1.0, abs=0.02)
+    assert np.mean(np.corrcoef(draws.T)[-1, :count] * np.sqrt(np.diag(inverse)[:count] * inverse[-1, -1])
+                   - inverse[-1, :count]) == pytest.approx(0.0, abs=0.02)  # fmt: skip
+
+
+def test_patches_in_groups_are_the_same_patches():
+    flow, theta = lorenz96_flow(2), jnp.array([8.0])
+    x, data = problem((150,), flow)
+    steps = [
+        jax.jit(
+            lambda g=g: tangent_step(make_lattice((150,), ((4, 9),), groups=g), flow, x, theta, data, groups=g).move
+        )()
+        for g in (1, 3)
+    ]
+    np.testing.assert_allclose(*steps, atol=1e-4)
+    assert float(jnp.abs(steps[0]).max()) > 0.1

@@ -1,0 +1,127 @@
+"""`awavo infer`: a small run with its folder and page, going on, bad input."""
+
+import json
+
+import numpy as np
+import pytest
+
+from awavo.cli.main import main
+from awavo.results.trajectory_page import read_inference
+from awavo.results.trajectory_scores import fair_crps, score
+
+
+def run(capsys, *arguments):
+    code = main(["infer", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One short inference from a file of own observations."""
+    from awavo.tasks.lorenz96 import twin_experiment
+
+    base = tmp_path_factory.mktemp("infer")
+    twin = twin_experiment(18, seed=2)
+    np.savez(base / "own.npz", observed=twin.observed[:8], truth=twin.truth[:9])
+    code = main(
+        ["infer", "lorenz96", "--data", str(base / "own.npz"), "--out", str(base / "run"), "--rounds", "0", "--json"]
+    )
+    assert code in (0, 1)
+    return base / "run"
+
+
+def test_the_folder_holds_posterior_summary_and_page(folder, capsys):
+    summary, posterior = read_inference(folder)
+    assert posterior["mean"].shape == (9, 18)
+    assert posterior["draws"].shape == (16, 9, 18)
+    assert summary["states"] == 18
+    assert {"command", "commit", "versions", "device", "solve_s", "compile_s"} <= set(summary)
+    assert summary["scores"]["rmse"] == pytest.approx(
+        score(posterior["mean"], posterior["std"], posterior["truth"], posterior["hidden"])["rmse"]
+    )
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "http-equiv" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert main(["report", str(folder), str(folder), "--out", str(folder / "two.html"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] > len(page)
+    assert (folder / "two.html").read_text().count("data:image/png;base64,") == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lorenz63"], "no system is named 'lorenz63'. Did you mean 'lorenz96'?"),
+        (["lorenz96", "--states", "5"], "--states 5 is below 16"),
+        (["lorenz96", "--unobserved", "much"], "--unobserved much is not a share such as 1/3"),
+        (["lorenz96", "--regime", "Q"], "--regime Q is not one of G, D"),
+        (["lorenz96", "--forcing", "maybe"], "--forcing maybe is not one of known, infer"),
+        (["lorenz96", "--dtype", "int8"], "--dtype int8 is not one of float32, float64"),
+        (["lorenz96", "--memory-mb", "0"], "--memory-mb 0 must be above 0"),
+        (["lorenz96", "--data", "nowhere.npz"], "--data nowhere.npz: there is no such file"),
+        (["lorenz96", "--states", "200", "--unobserved", "0.97"], "sites in a row"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_are_not_observations(capsys, tmp_path):
+    np.savez(tmp_path / "odd.npz", other=np.zeros(3))
+    assert "no array 'observed', only other" in run(capsys, "lorenz96", "--data", tmp_path / "odd.npz")[2]
+    (tmp_path / "torn.npz").write_bytes(b"PK not a file")
+    assert "cannot be read as .npz" in run(capsys, "lorenz96", "--data", tmp_path / "torn.npz")[2]
+    np.savez(tmp_path / "line.npz", observed=np.zeros(7))
+    assert run(capsys, "lorenz96", "--data", tmp_path / "line.npz")[0] == 2
+    whole = (tmp_path / "line.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    assert "cannot be read as .npz" in run(capsys, "lorenz96", "--data", tmp_path / "cut.npz")[2]
+    np.savez(tmp_path / "objects.npz", observed=np.array([{}], object))
+    assert "cannot be read as .npz" in run(capsys, "lorenz96", "--data", tmp_path / "objects.npz")[2]
+    np.savez(tmp_path / "cube.npz", observed=np.zeros((5, 2, 9)))
+    assert "shape [5, 2, 9], expected [times, 9]" in run(capsys, "lorenz96", "--data", tmp_path / "cube.npz")[2]
+    np.savez(tmp_path / "short.npz", observed=np.zeros((5, 18)), truth=np.zeros((5, 18)))
+    assert "truth has shape [5, 18], expected [6, 18]" in run(capsys, "lorenz96", "--data", tmp_path / "short.npz")[2]
+    silent = run(capsys, "lorenz96", "--data", tmp_path / "short.npz", "--noise", "0")
+    assert (silent[0], "deviation of the noise is 0" in silent[2]) == (2, True)
+    (tmp_path / "table.parquet").write_bytes(b"not parquet")
+    assert "cannot be read as parquet" in run(capsys, "lorenz96", "--data", tmp_path / "table.parquet")[2]
+
+
+def test_another_folders_inference_is_not_overwritten_by_resuming(folder, tmp_path):
+    from awavo.assimilation.assimilate import Stand
+    from awavo.assimilation.engine import Settings
+    from awavo.errors import RunFolderError
+    from awavo.runs.infer import _resume, _save
+
+    _save(tmp_path, Stand(np.ones((3, 4), np.float32), np.ones(1, np.float32), 5, np.zeros(4, np.int32)), "a" * 24)
+    stand, _ = _resume(tmp_path, "a" * 24, Settings())
+    assert stand is not None
+    assert stand.stage == 5
+    np.testing.assert_array_equal(stand.x, np.ones((3, 4)))
+    with pytest.raises(RunFolderError, match="another inference"):
+        _resume(tmp_path, "b" * 24, Settings())
+
+
+def test_scores_by_hand():
+    truth = np.zeros((9, 4))
+    mean = truth.copy()
+    mean[:, 1] = 3.0
+    hidden = np.array([True, True, False, False])
+    made = score(mean, np.ones_like(mean), truth, hidden)
+    assert made["rmse"] == pytest.approx(np.sqrt(4.5))
+    assert made["lost"] == made["coverage90"] == 0.5
+    mean[:, 1] = 1.5
+    assert score(mean, np.ones_like(mean), truth, hidden)["coverage90"] == 1.0
+    mean[:, 1] = 1.7
+    assert score(mean, np.ones_like(mean), truth, hidden)["coverage90"] == 0.5
+    around = np.stack([mean - 1.0, mean + 1.0])  # a deviation of sqrt(2): 1.7 is inside 2.33
+    assert score(mean, np.ones_like(mean), truth, hidden, around)["draws_coverage90"] == 1.0
+    draws = np.array([[0.0], [2.0]])
+    assert fair_crps(draws, np.array([1.0])) == pytest.approx(1.0 - 1.0)

@@ -1,0 +1,120 @@
+"""`awavo certify RUN` end to end on a small run: record, page, re-check, tampering, bad input."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import awavo
+from awavo.cli.main import main
+
+SMALL = dict(
+    num_envs=4, rollout_length=16, num_updates=2, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64
+)
+
+
+@pytest.fixture(scope="module")
+def certified(once):
+    def make(folder):
+        config = awavo.configure(
+            "cartpole", steps=512, seeds=2, cost_limits=(150.0, 150.0), task_options={"horizon": 30}, **SMALL
+        )
+        awavo.train(config, folder / "cartpole")
+        code = main(["certify", str(folder / "cartpole"), "--episodes", "60", "--json"])
+        (folder / "code").write_text(str(code))
+
+    folder = once("certified", make)
+    return folder / "cartpole", int((folder / "code").read_text())
+
+
+def test_record_page_and_exit_code(certified):
+    out, code = certified
+    content = json.loads((out / "certificates.json").read_text())
+    by_name = {c["name"]: c for c in content["certificates"]}
+    assert {"safety.seed_0", "safety.seed_1", "operator.reward", "metric.axioms", "bellman.contraction"} <= set(by_name)
+    assert by_name["safety.seed_0"]["verdict"] == "supported"  # 30 steps cannot cost 150
+    assert content["delivered_seed"] in (0, 1)
+    assert code == 0
+    assert by_name["schedule.theorem2"]["verdict"] == "refuted"
+    assert {c["verdict"] for name, c in by_name.items() if name.startswith(("metric", "operator"))} == {"proved"}
+    assert "only a pseudo-metric" in by_name["metric.rank"]["reason"]
+    assert all(c["inputs"] and c["claim"] and c["method"] and c["reason"] for c in by_name.values())
+    page = (out / "report.html").read_text()
+    assert "Deliver the policy of seed" in page
+    assert "awavo certify cartpole --recheck" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+@pytest.fixture
+def safety_only(monkeypatch):
+    """Leave out what does not depend on the policies, to be quick."""
+    from awavo.formal import run_certificates
+
+    monkeypatch.setattr(run_certificates, "certify_metric", lambda slices: [])
+    monkeypatch.setattr(run_certificates, "_reference", lambda settings, fingerprint: [])
+    monkeypatch.setattr(run_certificates, "_calibration", lambda subject, plan, delivered: ([], None))
+
+
+def test_recheck_agrees_and_notices_tampering(certified, safety_only, tmp_path, capsys):
+    copy = tmp_path / "cartpole"
+    shutil.copytree(certified[0], copy)
+    awavo.load(copy).certify(episodes=60)
+    assert main(["certify", str(copy), "--recheck"]) == 0
+    assert "every certificate was found again" in capsys.readouterr().out
+    path = copy / "certificates.json"
+    content = json.loads(path.read_text())
+    entry = next(c for c in content["certificates"] if c["name"] == "schedule.theorem2")
+    entry["verdict"] = "proved"
+    cost = next(c for c in content["certificates"] if c["name"] == "safety.seed_1")
+    cost["evidence"][0]["high"] -= 1.0
+    path.write_text(json.dumps(content))
+    assert main(["certify", str(copy), "--recheck", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["differences"]) == {"schedule.theorem2", "safety.seed_1"}
+
+
+def test_an_unsafe_policy_is_not_delivered(certified, safety_only):
+    run = awavo.load(certified[0])
+    run.problem = run.problem._replace(spec=run.problem.spec._replace(cost_limits=(0.5, 150.0)))
+    result = awavo.certify(run, episodes=60)
+    assert result["delivered_seed"] is None
+    assert {c["verdict"] for c in result["certificates"] if c["name"].startswith("safety")} == {"refuted"}
+
+
+def test_anytime_stops_early(certified, safety_only):
+    run = awavo.load(certified[0])
+    result = awavo.certify(run, episodes=5_000, anytime=True)
+    assert all(count < 5_000 for count in result["episodes"].values())
+    assert result["delivered_seed"] is not None
+
+
+def test_a_further_trained_run_is_noticed(certified, safety_only):
+    run = awavo.load(certified[0])
+    other = run.states[0]
+    run.states = [other._replace(bounds=other.bounds._replace(high=2 * np.asarray(other.bounds.high))), run.states[1]]
+    differences = run.recheck()
+    assert "safety.seed_0" in differences or "operator.reward" in differences
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing-here"], "run folder"),
+        (["RUN", "--episodes", "3"], "at least 20"),
+        (["RUN", "--delta", "1.5"], "delta"),
+        (["RUN", "--max-violation", "2"], "probability"),
+        (["RUN", "extra"], "not expected"),
+        (["FRESH", "--recheck"], "no certificates.json"),
+    ],
+)
+def test_bad_input_gets_one_line_and_writes_nothing(certified, tmp_path, capsys, arguments, message):
+    fresh = tmp_path / "fresh"
+    shutil.copytree(certified[0], fresh, ignore=shutil.ignore_patterns("certificates.json", "report.html"))
+    names = {"RUN": str(fresh), "FRESH": str(fresh)}
+    assert main(["certify", *(names.get(a, a) for a in arguments)]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (fresh / "certificates.json").exists()
+    assert not (fresh / "report.html").exists()
