@@ -18,7 +18,7 @@ from awavo.paper.budgets import tasks_table
 from awavo.paper.comparison import TaskComparison
 from awavo.paper.entries import load_entries, read_results
 from awavo.paper.figures import FIGURES, load
-from awavo.paper.jobs import missing_jobs
+from awavo.paper.job import missing_jobs
 from awavo.paper.learning import METHODS, compare_all
 from awavo.paper.learning_text import bounded_steps
 from awavo.paper.names import ALGO_NAMES, TASK_NAMES

@@ -33,7 +33,7 @@ def summary(returns, costs, limits, env_steps=0):
         "feasible_seeds": 0,
         "seeds": len(returns),
         "episodes_per_seed": 10,
-        "tolerance": 0.5,
+        "slack": 0.0,
         "env_steps": env_steps,
     }
 

@@ -2,19 +2,21 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from awavo.errors import InputError, UnknownNameError
+from awavo.paper import job as jobs_module
 from awavo.paper import jobs
 from awavo.paper.budgets import budget, tasks_table
 from awavo.paper.figures import FIGURES
-from awavo.paper.jobs import Job, missing_jobs, share_of
+from awavo.paper.job import Job, missing_jobs, share_of
 from awavo.paper.plans import learning_settings, plan_jobs, split_seeds
-from awavo.paper.schedule import checkpoint_iterations, legs
-from awavo.paper.training import curve_row
+from awavo.paper.schedule import checkpoint_iterations, curve_iterations
+from awavo.paper.training import curve_rows, last_info, run_learning
+from awavo.results.recorder import Recorder
+from awavo.runs.train import Training
 
 
 def touch(folder, job):
@@ -35,9 +37,10 @@ def test_only_missing_seeds_are_left(tmp_path):
     whole = Job("learning", "a", {"k": 1}, (0, 1, 2, 3))
     touch(tmp_path, Job("learning", "a", {"k": 1}, (1, 2)))
     touch(tmp_path, Job("learning", "a", {"k": 2}, (0, 3)))
-    (left,) = missing_jobs([whole], tmp_path)
-    assert left.seeds == (0, 3)
-    touch(tmp_path, left)
+    left = missing_jobs([whole], tmp_path)
+    assert [job.seeds for job in left] == [(0,), (3,)]  # a run has consecutive seeds
+    for job in left:
+        touch(tmp_path, job)
     assert missing_jobs([whole], tmp_path) == []
 
 
@@ -51,7 +54,7 @@ def test_a_half_written_file_does_not_count(tmp_path, monkeypatch):
     job = Job("learning", "a", {}, (0,))
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        jobs.write_atomically(job.path(tmp_path), "{}")
+        jobs_module.write_atomically(job.path(tmp_path), "{}")
     assert missing_jobs([job], tmp_path) == [job]
 
 
@@ -107,28 +110,74 @@ def test_log_checkpoints_are_dense_early():
     assert checkpoint_iterations(100, 0, "log") == []
 
 
+def recorded(*episodes):
+    """A recorder with (seed, env_steps, return) of finished episodes, and metrics every 100 steps."""
+    recorder = Recorder(("a",))
+    for seed, steps, value in episodes:
+        recorder.add_episodes(seed, np.array([steps]), np.array([value]), np.array([5]), np.ones((1, 1)))
+    for seed in (0, 1):
+        columns = {"train/feasible": np.array([0.0, 1.0]), "train/cost_weight_a": np.array([1.0, 3.0 + seed])}
+        recorder.add_metrics(seed, np.array([100, 200]), columns)
+    return recorder
+
+
 def test_a_point_of_the_curve_waits_for_enough_episodes():
-    def leg(returns):
-        done = np.ones(len(returns), bool)
-        info = SimpleNamespace(feasible=np.ones(1))
-        found = SimpleNamespace(done=done, episode_return=np.array(returns), info=info)
-        found.episode_costs = np.ones((len(returns), 1))
-        return [found, found]  # two seeds
-
-    broken, whole = leg([-10.0]), leg([4.0, 6.0, 5.0])
-    assert curve_row(100, [broken], 1, least=4) == {}
-    row = curve_row(200, [broken, whole], 1, least=4)
-    assert row["return"]["value"] == pytest.approx(1.25)
-    assert curve_row(100, [broken], 1)["return"]["value"] == -10
+    broken, whole = [(s, 50, -10.0) for s in (0, 1)], [(s, 150, v) for s in (0, 1) for v in (4.0, 6.0, 5.0)]
+    recorder = recorded(*broken, *whole)
+    (row,) = curve_rows(recorder, (0, 1), ("a",), [100, 200], least=4)
+    assert (row["env_steps"], row["return"]["value"]) == (200, pytest.approx(1.25))
+    first, second = curve_rows(recorder, (0, 1), ("a",), [100, 200])
+    assert (first["return"]["value"], second["return"]["value"]) == (-10, 5)
+    assert [first["feasible_iterations"], second["feasible_iterations"]] == [0.0, 1.0]
 
 
-def test_legs_meet_every_checkpoint_and_the_end():
-    stops = [1, 3, 40, 97]
-    cut = list(legs(97, 10, stops, 64))
-    assert [leg.end for leg in cut if leg.is_checkpoint] == stops
-    assert [leg.start for leg in cut[1:]] == [leg.end for leg in cut[:-1]]
-    assert cut[0].start == 0
-    assert cut[-1].end == 97
+def test_the_last_metrics_are_means_over_seeds():
+    assert last_info(recorded((0, 50, 1.0)), ("a",)) == {"feasible": 1.0, "cost_weight": [3.5]}
+
+
+def test_stretches_of_the_curve_meet_every_checkpoint_and_the_end():
+    cuts = curve_iterations(97, 10, [1, 3, 40, 97], 64)
+    assert {1, 3, 40, 97, 9, 18} <= set(cuts)
+    assert cuts == sorted(set(cuts))
+    assert cuts[-1] == 97
+
+
+LEARNING = {
+    "task": "cartpole", "algo": "crpo", "steps": 2048, "checkpoints": 4, "episodes": 4, "points": 4,
+    "options": {"num_envs": 8, "rollout_length": 32, "hidden": [8], "window": 4},
+}  # fmt: skip
+
+
+def test_a_killed_learning_job_resumes_and_ends_with_the_same_row(tmp_path, monkeypatch):
+    whole = run_learning(LEARNING, (0, 1), folder=tmp_path / "whole")
+    monkeypatch.setattr(Training, "save", saves_then_dies(Training.save))
+    monkeypatch.setattr("awavo.runs.train.CHUNK_SECONDS", 1e-9)
+    advance = Training.advance
+    monkeypatch.setattr(Training, "advance", lambda self, stops: advance(self, stops, checkpoint_seconds=0.0))
+    with pytest.raises(KeyboardInterrupt):
+        run_learning(LEARNING, (0, 1), folder=tmp_path / "killed")
+    monkeypatch.undo()
+    lines = []
+    again = run_learning(LEARNING, (0, 1), folder=tmp_path / "killed", on_progress=lines.append)
+    assert lines[0] == "resumes at 1280 steps"
+    timed = ("compile_s", "train_wall_s", "train_cpu_s", "steps_per_second", "steps_per_cpu_second")
+    assert untimed(again, timed) == untimed(whole, timed)
+
+
+def saves_then_dies(save):
+    def dying(self):
+        save(self)
+        if self.iteration == 5:
+            raise KeyboardInterrupt
+
+    return dying
+
+
+def untimed(value, names=()):
+    """A row without what the clock decides."""
+    if isinstance(value, dict):
+        return {k: untimed(v) for k, v in value.items() if k != "wall_s" and k not in names}
+    return [untimed(v) for v in value] if isinstance(value, list) else value
 
 
 def test_the_runner_skips_what_is_done(tmp_path, monkeypatch, capsys):

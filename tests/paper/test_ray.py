@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from awavo.paper import engines
-from awavo.paper.jobs import Job, missing_jobs
+from awavo.paper.job import Job, missing_jobs
 from awavo.paper.plans import split_seeds
 
 ray = pytest.importorskip("ray")

@@ -125,7 +125,6 @@ def _evaluation(random, seeds, steps, limits, level, cost_level, folder):
             returns,
             cost_names=NAMES[: len(limits)],
             cost_limits=limits,
-            tolerance=0.5,
             env_steps=steps,
             command=f"awavo evaluate runs/{folder.name} --episodes 100",
         )

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from awavo.errors import InputError, RunFolderError
 from awavo.results.compare import compare_group, compare_runs
+from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import TRAINING, format_estimate, format_number, outcome_of, verdict
 from awavo.results.statistics import iqm
 from awavo.results.store import load_run, write_json
@@ -27,7 +28,7 @@ def runs(tmp_path, write_run):
 def test_a_high_return_with_a_violated_cost_is_no_win(runs):
     group = compare_runs(runs).groups[0]
     assert [row.run.path.name for row in group.rows] == ["good", "slow", "unsafe"]
-    assert [row.is_feasible for row in group.rows] == [True, True, False]
+    assert [row.outcome.is_within for row in group.rows] == [True, True, False]
     assert [row.outcome.feasible_seeds for row in group.rows] == [10, 10, 0]
     assert group.rows[2].outcome.iqm().value > group.rows[0].outcome.iqm().value
     assert group.rows[1].first_is_better is not None
@@ -66,19 +67,35 @@ def test_different_problems_are_refused_side_by_side_and_grouped_apart(tmp_path,
     assert any("listed apart" in note for note in comparison.notes)
 
 
-def test_one_tolerance_for_all_runs_of_a_group(tmp_path, write_run):
+def test_one_rule_for_all_runs_whatever_their_evaluations_recorded(tmp_path, write_run):
     first, second = (load_run(write_run(tmp_path / name, rng=i, cost_level=1.0)) for i, name in enumerate("ab"))
-    second.evaluation["greedy"]["tolerance"] = 5.0
+    second.evaluation["greedy"]["tolerance"] = second.evaluation["greedy"]["slack"] = 5.0
     comparison = compare_runs([first, second])
-    assert {row.outcome.tolerance for row in comparison.groups[0].rows} == {0.5}
-    assert any("tolerance 0.5" in note for note in comparison.notes)
-    wide = compare_runs([first, second], tolerance=100.0).groups[0]
-    assert all(row.outcome.feasible_seeds == 10 for row in wide.rows)
+    assert {row.outcome.rule for row in comparison.groups[0].rows} == {STRICT}
+    assert any("mean cost <= limit, in all seeds" in note for note in comparison.notes)
+    wide = compare_runs([first, second], rule=LimitRule(slack=100.0))
+    assert all(row.outcome.feasible_seeds == 10 for row in wide.groups[0].rows)
+    assert any("limit + 100 (slack)" in note for note in wide.notes)
+    assert "limit \\+ 100" in comparison_markdown(wide) or "limit + 100" in comparison_markdown(wide)
 
 
-def test_partly_feasible_runs_follow_the_share(runs):
-    assert not compare_runs(runs, tolerance=-4.0, min_feasible=0.8).groups[0].rows[0].is_feasible
-    assert all(row.is_feasible for row in compare_runs(runs, min_feasible=0.0).groups[0].rows)
+def test_one_seed_outside_makes_a_run_outside_unless_fewer_are_required(runs):
+    good = next(run for run in runs if run.path.name == "good")
+    for name, limit in zip(good.cost_names, good.cost_limits, strict=True):
+        good.evaluation["greedy"]["costs"][name]["per_seed"] = [limit] * 9 + [limit + 0.01]
+    rows = compare_runs(runs).groups[0].rows
+    assert [row.run.path.name for row in rows] == ["slow", "good", "unsafe"]
+    assert rows[1].outcome.feasible_seeds == 9
+    rows = compare_runs(runs, rule=LimitRule(require="90%")).groups[0].rows
+    assert [row.run.path.name for row in rows] == ["good", "slow", "unsafe"]
+
+
+def test_violators_are_ranked_by_how_much_they_violate(tmp_path, write_run):
+    mild, severe = (
+        load_run(write_run(tmp_path / name, level=level, cost_level=cost, rng=i))
+        for i, (name, level, cost) in enumerate((("mild", 150.0, 1.2), ("severe", 199.0, 3.0)))
+    )
+    assert [row.run.path.name for row in compare_runs([severe, mild]).groups[0].rows] == ["mild", "severe"]
 
 
 def test_steps_to_threshold(runs):

@@ -6,6 +6,7 @@ import pytest
 from markupsafe import Markup
 
 from awavo.errors import InputError, RunFolderError
+from awavo.results.limits import LimitRule
 from awavo.results.report import Section, render_report, write_report
 from awavo.results.store import RunData, load_run, write_table
 
@@ -103,8 +104,12 @@ def test_verdicts_of_partly_and_not_feasible_runs(tmp_path, write_run):
     for name, limit in zip(run.cost_names, run.cost_limits, strict=True):
         run.evaluation["greedy"]["costs"][name]["per_seed"] = [limit - 1] * 9 + [limit + 5]
     page = render_report([run])
-    assert '<div class="verdict part">' in page
+    assert '<div class="verdict bad">' in page
     assert "9 of 10 seeds" in page
+    assert "mean cost &lt;= limit, in all seeds" in page
+    page = render_report([run], rule=LimitRule(require="80%"))
+    assert '<div class="verdict part">' in page
+    assert "at least 80% of the seeds" in page
 
 
 @pytest.mark.parametrize(

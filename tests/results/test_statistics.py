@@ -9,9 +9,9 @@ from scipy import stats
 
 from awavo.errors import InputError
 from awavo.results.bootstrap import _levels
+from awavo.results.limits import LimitRule
 from awavo.results.statistics import (
     evaluation_summary,
-    feasible,
     iqm,
     mean_estimate,
     performance_profile,
@@ -118,24 +118,17 @@ def test_performance_profile_is_a_falling_share():
     assert (profile.value <= profile.high).all()
 
 
-def test_feasible_needs_every_cost_and_honours_the_tolerance():
-    costs = [[30.0, 10.0], [30.4, 9.0], [29.0, 10.6], [np.nan, 1.0]]
-    assert feasible(costs, [30, 10]).tolist() == [True, False, False, False]
-    assert feasible(costs, [30, 10], 0.5).tolist() == [True, True, False, False]
-    with pytest.raises(InputError, match="do not match"):
-        feasible(costs, [30])
-
-
 def _summary(seeds=4, episodes=50, **changes):
     random = np.random.default_rng(0)
     returns = random.normal(100, 5, (seeds, episodes)) + np.arange(seeds)[:, None]
     costs = np.stack([returns / 10, returns / 5], axis=-1)
-    options = {"cost_names": ("a", "b"), "cost_limits": (10.2, 21.0), "tolerance": 0.0, **changes}
+    options = {"cost_names": ("a", "b"), "cost_limits": (10.2, 21.0), **changes}
     return returns, costs, evaluation_summary(returns, costs, returns, **options)
 
 
 def test_summary_fields():
-    returns, costs, entry = _summary(tolerance=0.5, env_steps=7, command="awavo evaluate x")
+    rule = LimitRule(slack=0.5)
+    returns, costs, entry = _summary(rule=rule, env_steps=7, command="awavo evaluate x")
     np.testing.assert_allclose(entry["return"]["per_seed"], returns.mean(axis=1))
     assert entry["return"]["value"] == pytest.approx(returns.mean())
     assert entry["return"]["low"] < entry["return"]["value"] < entry["return"]["high"]
@@ -143,10 +136,10 @@ def test_summary_fields():
     assert entry["costs"]["b"]["value"] == pytest.approx(costs[..., 1].mean())
     assert entry["violation_rate"]["a"]["value"] == pytest.approx((costs[..., 0] > 10.2).mean())
     assert (entry["seeds"], entry["episodes_per_seed"], entry["env_steps"]) == (4, 50, 7)
-    assert entry["feasible_seeds"] == feasible(costs.mean(axis=1), (10.2, 21.0), 0.5).sum()
+    assert entry["feasible_seeds"] == rule.seeds_within(costs.mean(axis=1), (10.2, 21.0)).sum()
     assert set(entry) == {
         *("return", "costs", "length", "feasible_seeds", "seeds", "episodes_per_seed"),
-        *("tolerance", "violation_rate", "env_steps", "command", "method"),
+        *("slack", "violation_rate", "env_steps", "command", "method"),
     }
     json.dumps(entry, allow_nan=False)
 

@@ -11,6 +11,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from awavo.results.limits import LimitRule
 from awavo.runs.train import Progress
 
 __all__ = ["show_certificates", "show_evaluation", "show_progress"]
@@ -88,7 +89,7 @@ def show_evaluation(result: Mapping[str, Any], task: str, algo: str) -> None:
     console.print(table)
     entry = result["greedy"]
     console.print(
-        f"{entry['episodes_per_seed']} fresh episodes a seed; tolerance {entry['tolerance']:g} on each limit.",
+        f"{entry['episodes_per_seed']} fresh episodes a seed; {LimitRule(entry['slack']).text}.",
         style="dim",
     )
 

@@ -13,7 +13,7 @@ from awavo.paper.budgets import BUDGETS
 from awavo.paper.engines import check_engine, run_jobs
 from awavo.paper.entries import read_results
 from awavo.paper.figures import FIGURES, load
-from awavo.paper.jobs import Job, missing_jobs
+from awavo.paper.job import Job, missing_jobs
 from awavo.paper.outputs import QUICK, Finding, Task, write_finding
 from awavo.paper.page import write_page
 from awavo.paper.plans import plan_jobs

@@ -1,9 +1,8 @@
 """Which method is best within its limits, and how soon: the statistics of the comparison.
 
-A *seed* is within limits if the mean of every cost over its evaluation episodes is at most the limit plus the smallest
-tolerance used on the task. A *method* is within limits if at least half of its seeds are. A seed is *good* at a
-checkpoint if it is within limits and its return is at least the task's threshold; the steps of a method are those
-after which half of its seeds have been good (the lower median of the first such checkpoint; never counts as infinite).
+Seeds and methods are within limits by the one rule of results/limits.py. A seed is *good* at a checkpoint if it is
+within limits and its return is at least the task's threshold; the steps of a method are those after which half of its
+seeds have been good (the lower median of the first such checkpoint; never counts as infinite).
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from awavo.paper.entries import Entry, Point
-from awavo.results.statistics import feasible, mean_estimate, probability_of_improvement, stratified_bootstrap
+from awavo.results.limits import STRICT, LimitRule
+from awavo.results.statistics import mean_estimate, probability_of_improvement, stratified_bootstrap
 from awavo.types import Estimate
 
 __all__ = ["Standing", "TaskComparison", "compare_task", "difference", "good_steps", "settled_steps", "steps_by_level"]
@@ -33,6 +33,7 @@ class Standing:
     entry: Entry
     feasible_seeds: int
     is_within: bool
+    excess: float
     mean: Estimate
     iqm: Estimate
     costs: list[Estimate]
@@ -49,12 +50,12 @@ class Standing:
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """All methods on one task: within limits first, then by mean return."""
+    """All methods on one task: those within limits by mean return, then the others by how much they exceed them."""
 
     task: str
     threshold: float
     why: str
-    tolerance: float
+    rule: LimitRule
     standings: list[Standing]
 
     @property
@@ -94,12 +95,11 @@ class TaskComparison:
         return probability_of_improvement(-first.good_at, -second.good_at)
 
 
-def compare_task(entries: Sequence[Entry], facts: Mapping[str, Any]) -> TaskComparison:
+def compare_task(entries: Sequence[Entry], facts: Mapping[str, Any], rule: LimitRule = STRICT) -> TaskComparison:
     """Rank the entries of one task. `facts`: `threshold` and `why`."""
-    tolerance = min(entry.tolerance for entry in entries)
-    standings = [_standing(entry, float(facts["threshold"]), tolerance) for entry in entries]
-    order = sorted(standings, key=lambda s: (not s.is_within, -s.mean.value))
-    return TaskComparison(entries[0].task, float(facts["threshold"]), str(facts.get("why", "")), tolerance, order)
+    standings = [_standing(entry, float(facts["threshold"]), rule) for entry in entries]
+    order = sorted(standings, key=lambda s: (not s.is_within, 0.0 if s.is_within else s.excess, -s.mean.value))
+    return TaskComparison(entries[0].task, float(facts["threshold"]), str(facts.get("why", "")), rule, order)
 
 
 def difference(first: Floats, second: Floats) -> Estimate:
@@ -113,44 +113,45 @@ def difference(first: Floats, second: Floats) -> Estimate:
     return Estimate(value, value - low, value + high, min(len(first), len(second)), "difference of means, 95%")
 
 
-def good_steps(entry: Entry, threshold: float, tolerance: float) -> Floats:
+def good_steps(entry: Entry, threshold: float, rule: LimitRule = STRICT) -> Floats:
     """For each seed the first checkpoint at which it is within limits and at the threshold; infinity if none is."""
     first = np.full(len(entry.seeds), math.inf)
     for point in reversed(_points(entry)):
-        first = np.where(_good(entry, point, threshold, tolerance), point.env_steps, first)
+        first = np.where(_good(entry, point, threshold, rule), point.env_steps, first)
     return first
 
 
-def settled_steps(entry: Entry, threshold: float, tolerance: float) -> float:
+def settled_steps(entry: Entry, threshold: float, rule: LimitRule = STRICT) -> float:
     """First checkpoint from which on at least half of the seeds are good at every checkpoint; infinity if none is."""
     settled = math.inf
     for point in reversed(_points(entry)):
-        if _good(entry, point, threshold, tolerance).mean() < 0.5:
+        if _good(entry, point, threshold, rule).mean() < 0.5:
             break
         settled = float(point.env_steps)
     return settled
 
 
-def steps_by_level(entry: Entry, levels: Floats, tolerance: float) -> list[float]:
+def steps_by_level(entry: Entry, levels: Floats, rule: LimitRule = STRICT) -> list[float]:
     """Median steps to be within limits and at each level of return: what another threshold would have said."""
-    return [_median(good_steps(entry, float(level), tolerance)) for level in levels]
+    return [_median(good_steps(entry, float(level), rule)) for level in levels]
 
 
-def _standing(entry: Entry, threshold: float, tolerance: float) -> Standing:
-    count = int(feasible(entry.final.costs, entry.limits, tolerance).sum())
-    good_at = good_steps(entry, threshold, tolerance)
+def _standing(entry: Entry, threshold: float, rule: LimitRule) -> Standing:
+    count = int(rule.seeds_within(entry.final.costs, entry.limits).sum())
+    good_at = good_steps(entry, threshold, rule)
     good = _median_estimate(good_at)
     walls = {point.env_steps: point.wall_s for point in _points(entry)}
     return Standing(
         entry,
         count,
-        2 * count >= len(entry.seeds),
+        rule.holds(count, len(entry.seeds)),
+        float(rule.excess(entry.final.costs, entry.limits).mean()),
         mean_estimate(entry.final.returns),
         stratified_bootstrap(entry.final.returns, "iqm"),
         [mean_estimate(entry.final.costs[:, i]) for i in range(len(entry.limits))],
         good_at,
         good,
-        settled_steps(entry, threshold, tolerance),
+        settled_steps(entry, threshold, rule),
         _wall_at(good.value, walls),
     )
 
@@ -166,8 +167,8 @@ def _points(entry: Entry) -> list[Point]:
     return entry.checkpoints if last >= entry.env_steps else [*entry.checkpoints, entry.final]
 
 
-def _good(entry: Entry, point: Point, threshold: float, tolerance: float) -> NDArray[np.bool_]:
-    return feasible(point.costs, entry.limits, tolerance) & (point.returns >= threshold)
+def _good(entry: Entry, point: Point, threshold: float, rule: LimitRule) -> NDArray[np.bool_]:
+    return rule.seeds_within(point.costs, entry.limits) & (point.returns >= threshold)
 
 
 def _median(values: Floats) -> float:

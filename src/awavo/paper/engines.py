@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from awavo.errors import AwavoError, InputError, MissingExtraError
-from awavo.paper.jobs import Job, Progress, run_job, write_atomically
+from awavo.paper.job import Job, Progress, run_job, write_atomically
 
 __all__ = ["ENGINES", "check_engine", "run_jobs"]
 

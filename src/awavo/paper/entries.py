@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from awavo.errors import InputError
-from awavo.paper.jobs import Job
+from awavo.paper.job import Job
 from awavo.results.statistics import mean_estimate
 
 __all__ = ["Band", "Entry", "Point", "device_text", "load_entries", "read_results"]
@@ -54,7 +54,6 @@ class Entry:
     curve: list[Band]
     cost_names: tuple[str, ...]
     limits: tuple[float, ...]
-    tolerance: float
     episodes: int
     wall_s: float
     compile_s: float
@@ -163,7 +162,7 @@ def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[A
         Point(steps, final.returns, final.costs, max(row["train_wall_s"] for row in rows)),
         [pool(parts) for parts in _together([row.get("checkpoints", []) for row in rows])],
         [band(parts) for parts in _together([row.get("curve", []) for row in rows])],
-        names, limits, float(first["tolerance"]), int(first["episodes_per_seed"]),
+        names, limits, int(first["episodes_per_seed"]),
         sum(row["train_wall_s"] for row in rows), sum(row["compile_s"] for row in rows), family,
         {
             "command": "; ".join(dict.fromkeys(str(result.get("command", "")) for _, result in blocks)),

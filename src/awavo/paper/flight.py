@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from awavo.paper.comparison import difference
 from awavo.paper.outputs import Finding, Picture, Task, merge_blocks
 from awavo.paper.plotting import COLORS, LIMIT_COLOR
+from awavo.results.limits import STRICT
 from awavo.results.outcome import format_estimate
-from awavo.results.statistics import feasible, mean_estimate
+from awavo.results.statistics import mean_estimate
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["collect"]
@@ -38,7 +39,7 @@ def collect(task: Task) -> Finding:
 
 
 def _within(row: Mapping[str, Any]) -> np.ndarray:
-    return feasible(row["costs"], row["limits"])
+    return STRICT.seeds_within(row["costs"], row["limits"])
 
 
 def _sentence(flight: str, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
@@ -60,7 +61,7 @@ def _against_paper(flights: Sequence[str], rows: Mapping[tuple[str, str], Mappin
         if own is None or other is None:
             continue
         gap = difference(np.array(own["returns"]), np.array(other["returns"]))
-        kept = 2 * int(_within(own).sum()) >= len(own["returns"])
+        kept = STRICT.holds(int(_within(own).sum()), len(own["returns"]))
         better = gap.low > 0 and kept
         verdict = "confirmed" if better else "not confirmed" if gap.high < 0 or not kept else "undecided"
         verdict = "not put to the test" if better and not _flies(other) else verdict

@@ -59,12 +59,7 @@ def collect(task: Task) -> Finding:
 
 
 def _rules(comparisons: Sequence[TaskComparison]) -> str:
-    tolerances = ", ".join(f"{c.tolerance:g} on {c.task}" for c in comparisons)
-    return (
-        "A seed is within limits if the mean of each cost over its evaluation episodes is at most the limit plus the "
-        f"tolerance ({tolerances}); a method if at least half of its seeds are. Intervals are 95% over seeds. All "
-        "seeds count."
-    )
+    return f"{comparisons[0].rule.text.capitalize()}. Intervals are 95% over seeds. All seeds count."
 
 
 def _missing(task: Task, entries: Sequence[Entry]) -> list[str]:

@@ -15,6 +15,7 @@ from awavo.paper.learning_text import answer_sentences, bounded_steps
 from awavo.paper.names import ALGO_COLORS, ALGO_NAMES, TASK_NAMES
 from awavo.paper.scores import LEVELS, Pooled
 from awavo.results.charts import round_numbers
+from awavo.results.limits import LimitRule
 from awavo.results.outcome import format_estimate, format_number
 from awavo.results.statistics import mean_estimate
 
@@ -81,7 +82,7 @@ def _row(standing: Standing, comparison: TaskComparison, tied: list[str]) -> dic
         "mean": _cell(format_estimate(standing.mean)),
         "iqm": _cell(format_estimate(standing.iqm)),
         "costs": [
-            {**_cell(format_estimate(cost)), "ok": cost.value <= limit + comparison.tolerance}
+            {**_cell(format_estimate(cost)), "ok": cost.value <= limit + comparison.rule.slack}
             for cost, limit in zip(standing.costs, entry.limits, strict=True)
         ],
         "good": _cell(bounded_steps(standing)),
@@ -114,7 +115,7 @@ def _charts(comparison: TaskComparison) -> list[dict[str, Any]]:
         charts.append(_chart(comparison, f"greedy-{index}", title, "environment steps", series, limit))
     best = max(float(s.entry.final.returns.max()) for s in comparison.standings)
     levels = np.linspace(best - 0.98 * abs(best), best, 60)
-    series = [_line(s.entry, _levels(s.entry, levels, comparison.tolerance)) for s in comparison.standings]
+    series = [_line(s.entry, _levels(s.entry, levels, comparison.rule)) for s in comparison.standings]
     title = "Steps until half of the seeds have been within limits at a return"
     charts.append({**_chart(comparison, "levels", title, "return", series, None), "log_x": False, "log_y": True})
     for index, name in enumerate(entry.cost_names):
@@ -161,8 +162,8 @@ def _evaluations(entry: Entry, index: int) -> list[tuple[float, float, float, fl
     return rows
 
 
-def _levels(entry: Entry, levels: np.ndarray, tolerance: float) -> list[tuple[float, float, float, float]]:
-    steps = steps_by_level(entry, levels, tolerance)
+def _levels(entry: Entry, levels: np.ndarray, rule: LimitRule) -> list[tuple[float, float, float, float]]:
+    steps = steps_by_level(entry, levels, rule)
     return [(level, s, math.nan, math.nan) for level, s in zip(levels.tolist(), steps, strict=True) if math.isfinite(s)]
 
 

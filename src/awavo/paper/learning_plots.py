@@ -51,7 +51,7 @@ def draw_scores(figure: Figure, comparisons: Sequence[TaskComparison], pooled: S
         )
         levels = np.linspace(lowest, best, 60)
         for standing in comparison.standings:
-            steps = np.array(steps_by_level(standing.entry, levels, comparison.tolerance))
+            steps = np.array(steps_by_level(standing.entry, levels, comparison.rule))
             steps[~np.isfinite(steps)] = np.nan
             axis.plot(steps, levels, **_look(standing.entry.algo))
         axis.axhline(comparison.threshold, color="#55616f", linestyle=":", linewidth=1.0)

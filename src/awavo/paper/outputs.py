@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from awavo.paper.entries import device_text
 from awavo.paper.figures import FIGURES
-from awavo.paper.jobs import Job, write_atomically
+from awavo.paper.job import Job, write_atomically
 from awavo.paper.plotting import new_figure, save
 
 __all__ = ["Finding", "QUICK", "Picture", "Task", "merge_blocks", "provenance_lines", "write_finding"]

@@ -10,7 +10,7 @@ from awavo.config import TrainConfig
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 from awavo.paper.budgets import budget, check_names, tasks_table
 from awavo.paper.figures import FIGURES, load
-from awavo.paper.jobs import Job
+from awavo.paper.job import Job
 from awavo.runs.problem import resolve_config
 
 __all__ = ["ablation_jobs", "learning_jobs", "learning_settings", "plan_jobs", "split_seeds", "table_jobs"]

@@ -1,19 +1,10 @@
-"""Where a training run is stopped to be looked at, in iterations."""
+"""Where a training run is looked at, in iterations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Sequence
 
-__all__ = ["Leg", "checkpoint_iterations", "legs"]
-
-
-class Leg(NamedTuple):
-    """A stretch of training: iterations before and after it, and whether it ends with an evaluation."""
-
-    start: int
-    end: int
-    is_checkpoint: bool
+__all__ = ["checkpoint_iterations", "curve_iterations"]
 
 
 def checkpoint_iterations(iterations: int, count: int, spacing: str) -> list[int]:
@@ -27,13 +18,7 @@ def checkpoint_iterations(iterations: int, count: int, spacing: str) -> list[int
     return sorted({min(max(k, 1), iterations) for k in wanted})
 
 
-def legs(iterations: int, points: int, checkpoints: list[int], longest: int) -> Iterator[Leg]:
-    """Cut a run at the points of its curve and at its checkpoints into legs of at most `longest` iterations."""
+def curve_iterations(iterations: int, points: int, checkpoints: Sequence[int], longest: int) -> list[int]:
+    """Where the stretches of a learning curve end: about `points` of at most `longest`, every checkpoint, the end."""
     stride = max(1, min(longest, iterations // points))
-    stops = set(checkpoints)
-    start = 0
-    while start < iterations:
-        grid = (start // stride + 1) * stride
-        end = min([iterations, grid, *(stop for stop in stops if stop > start)])
-        yield Leg(start, end, end in stops)
-        start = end
+    return sorted({*range(stride, iterations, stride), *checkpoints, iterations})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from awavo.paper.comparison import TaskComparison
-from awavo.results.statistics import feasible, performance_profile, stratified_bootstrap
+from awavo.results.statistics import performance_profile, stratified_bootstrap
 from awavo.types import Estimate
 
 __all__ = ["LEVELS", "Pooled", "pool_scores"]
@@ -54,4 +54,4 @@ def _scores(comparison: TaskComparison, algo: str, random: float) -> NDArray[np.
     assert standing is not None
     entry = standing.entry
     scaled = np.maximum((entry.final.returns - random) / (comparison.threshold - random), 0.0)
-    return np.where(feasible(entry.final.costs, entry.limits, comparison.tolerance), scaled, 0.0)
+    return np.where(comparison.rule.seeds_within(entry.final.costs, entry.limits), scaled, 0.0)

@@ -1,43 +1,52 @@
-"""One learning job: train the seeds of a block, evaluate them on the way and at the end.
+"""One learning job: an ordinary run, evaluated on the way and at the end, and the row its result file holds.
 
-Needs jax, numpy, equinox and optax alone, so that it runs on a bare machine with an accelerator.
+Needs jax, numpy, equinox and optax alone, so that it runs on a bare machine with an accelerator; where polars and
+safetensors are installed too, the job has a run folder and resumes after a kill.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
+import json
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from awavo.config import TrainConfig
-from awavo.paper.judge import Judge
-from awavo.paper.schedule import checkpoint_iterations, legs
-from awavo.results.statistics import mean_estimate
-from awavo.runs.problem import Problem, build_problem, resolve_config
-from awavo.training.host_loop import HostRunner
-from awavo.training.loop import MAX_CHUNK, CompiledRunner, Runner, chunk_fn, init_fn
+from awavo.paper.job import write_atomically
+from awavo.paper.schedule import checkpoint_iterations, curve_iterations
+from awavo.results.bootstrap import mean_estimate
+from awavo.results.recorder import Recorder
+from awavo.runs.evaluate import Evaluator
+from awavo.runs.problem import build_problem, resolve_config
+from awavo.runs.train import Training, locked, seed_axis
+from awavo.training.loop import MAX_CHUNK
 
-__all__ = ["run_learning", "train_config"]
+__all__ = ["curve_rows", "run_learning", "train_config"]
 
 KINDS = {"greedy": True, "stochastic": False}
+Say = Callable[[str], None]
 
 
-def train_config(settings: Mapping[str, Any]) -> TrainConfig:
-    """The resolved training configuration of a learning job's settings."""
+def train_config(settings: Mapping[str, Any], seeds: Sequence[int] = (0,), axis: str = "auto") -> TrainConfig:
+    """The resolved training configuration of a learning job's settings; `seeds` are consecutive."""
     limits = settings.get("cost_limits")
     return resolve_config(
         TrainConfig(
             task=settings["task"],
             algo=settings["algo"],
             steps=settings["steps"],
+            seed=seeds[0],
+            seeds=len(seeds),
             preset=settings.get("preset", "default"),
             algo_options=settings.get("options", {}),
             task_options=settings.get("task_options", {}),
             cost_limits=None if limits is None else tuple(limits),
+            seed_axis=axis,
         )
     )
 
@@ -47,112 +56,167 @@ def run_learning(
     seeds: Sequence[int],
     *,
     axis: str = "auto",
-    on_progress: Callable[[str], None] = lambda line: None,
+    folder: Path | None = None,
+    on_progress: Say = lambda line: None,
 ) -> dict[str, Any]:
     """Train and evaluate the seeds; return the row that the result file holds.
 
     `settings`: task, algo, steps, and optionally preset, options, task_options, cost_limits, episodes, checkpoints,
     spacing (`log` or `linear`), points (of the curve), evaluate (among greedy, stochastic, actor).
     """
-    problem = build_problem(train_config(settings))
-    algorithm, config = problem.algorithm, problem.settings
-    axis = axis if axis != "auto" else ("map" if jax.default_backend() == "cpu" else "vmap")
-    runner = _runner(problem, seeds, axis)
-    runner.compile()
-    per_iteration = config.num_envs * config.rollout_length
-    iterations = -(-settings["steps"] // per_iteration)
-    stops = checkpoint_iterations(iterations, settings.get("checkpoints", 0), settings.get("spacing", "linear"))
-    judge = Judge(problem, seeds, settings.get("episodes", 100), axis)
-    curve, checkpoints, pending, outputs, wall, cpu = [], [], [], [], 0.0, 0.0
-    for leg in legs(iterations, settings.get("points", 40), stops, MAX_CHUNK):
-        began, busy = time.perf_counter(), time.process_time()
-        outputs = runner.run(leg.end - leg.start)
-        wall, cpu = wall + time.perf_counter() - began, cpu + time.process_time() - busy
-        steps = leg.end * per_iteration
-        pending.append(outputs)
-        row = curve_row(steps, pending, problem.spec.num_costs, config.num_envs // 2)
-        if row:
-            pending = []
-            curve.append({**row, "wall_s": wall})
-            on_progress(_curve_line(row))
-        if leg.is_checkpoint:
-            checkpoints.append({**judge(runner.states, True), "env_steps": steps, "wall_s": wall})
-            on_progress(_result_line("greedy", checkpoints[-1]))
-    wanted = settings.get("evaluate", ["greedy"])
-    last = checkpoints[-1] if stops and "greedy" in wanted else None
-    evaluation = {
-        kind: last if last and KINDS[kind] else judge(runner.states, KINDS[kind]) for kind in wanted if kind in KINDS
-    }
-    if "actor" in wanted and algorithm.plan is not None:
-        without = problem._replace(algorithm=algorithm._replace(start=None, plan=None))
-        evaluation["actor alone"] = Judge(without, seeds, settings.get("episodes", 100), axis)(runner.states, True)
+    config = train_config(settings, seeds, axis)
+    problem = build_problem(config)
+    if folder is not None and not all(map(find_spec, ("polars", "safetensors"))):
+        on_progress("no polars or safetensors here: this job has no checkpoints")
+        folder = None
+    with locked(folder):
+        training = Training(config, problem, folder)
+        stops = checkpoint_iterations(training.total, settings.get("checkpoints", 0), settings.get("spacing", "linear"))
+        episodes = settings.get("episodes", 100)
+        evaluator = Evaluator(problem, seeds, episodes, axis=seed_axis(config))
+        checkpoints = _Checkpoints(training, evaluator, on_progress)
+        if training.iteration:
+            on_progress(f"resumes at {training.env_steps} steps")
+        for iteration in training.advance(stops):
+            on_progress(_training_line(training))
+            if iteration in stops:
+                checkpoints.look()
+        if stops:  # the last one, of a run that was killed just before it
+            checkpoints.look()
+        states = [state.algorithm for state in training.runner.states]
+        wanted = settings.get("evaluate", ["greedy"])
+        last = checkpoints.rows[-1] if stops and "greedy" in wanted else None
+        evaluation = {
+            kind: last if last and KINDS[kind] else evaluator.summarize(states, KINDS[kind])
+            for kind in wanted
+            if kind in KINDS
+        }
+        if "actor" in wanted and problem.algorithm.plan is not None:
+            alone = Evaluator(problem, seeds, episodes, axis=seed_axis(config), planner=False)
+            evaluation["actor alone"] = alone.summarize(states, True)
     for kind, result in evaluation.items():
         on_progress(_result_line(kind, result))
-    if isinstance(runner, HostRunner):
-        runner.close()
-    total = iterations * per_iteration * len(seeds)
-    names = outputs[0].info._fields
+    cuts = curve_iterations(training.total, settings.get("points", 40), stops, MAX_CHUNK)
+    wall, cpu = training_seconds(training)
+    total = training.env_steps * len(seeds)
     return {
         "algo": settings["algo"],
         "task": settings["task"],
         "preset": settings.get("preset", "default"),
         "seeds": len(seeds),
         "seed_numbers": list(seeds),
-        "env_steps_per_seed": iterations * per_iteration,
-        "settings": dataclasses.asdict(config),
-        "seed_axis": axis,
-        "compile_s": runner.compile_seconds,
+        "env_steps_per_seed": training.env_steps,
+        "settings": dataclasses.asdict(problem.settings),
+        "seed_axis": seed_axis(config),
+        "compile_s": training.runner.compile_seconds,
         "train_wall_s": wall,
         "train_cpu_s": cpu,
         "steps_per_second": total / wall,
         "steps_per_cpu_second": total / cpu,
-        "last_info": {k: np.mean([np.asarray(getattr(o.info, k))[-1] for o in outputs], 0).tolist() for k in names},
-        "curve": curve,
-        "checkpoints": checkpoints,
+        "last_info": last_info(training.recorder, problem.spec.cost_names),
+        "curve": [
+            {**row, "wall_s": training_seconds(training, row["env_steps"])[0]}
+            for row in curve_rows(
+                training.recorder,
+                seeds,
+                problem.spec.cost_names,
+                [cut * training.per_iteration for cut in cuts],
+                problem.settings.num_envs // 2,
+            )
+        ],
+        "checkpoints": checkpoints.rows,
         "overrides": dict(settings.get("overrides", settings.get("options", {}))),
         "evaluation": evaluation,
     }
 
 
-def curve_row(steps: int, legs_outputs: Sequence[Sequence[Any]], num_costs: int, least: int = 1) -> dict[str, Any]:
-    """Pool per-seed means of the episodes finished in these legs over the seeds.
+class _Checkpoints:
+    """Evaluations on the way, kept in the run folder: none is made twice."""
 
-    Empty while a seed has fewer than `least`: where whole episodes end together, those between are the broken ones.
+    def __init__(self, training: Training, evaluator: Evaluator, on_progress: Say):
+        self._training, self._evaluator, self._say = training, evaluator, on_progress
+        self._path = None if training.out is None else training.out / "checkpoint_evaluations.json"
+        self.rows: list[dict[str, Any]] = []
+        if self._path is not None and self._path.exists():
+            self.rows = json.loads(self._path.read_text())
+
+    def look(self) -> None:
+        """Evaluate the present policies, unless that was done before the run was interrupted."""
+        steps = self._training.env_steps
+        if any(row["env_steps"] == steps for row in self.rows):
+            return
+        found = self._evaluator.summarize([state.algorithm for state in self._training.runner.states], True)
+        self.rows.append({**found, "env_steps": steps, "wall_s": training_seconds(self._training)[0]})
+        if self._path is not None:
+            write_atomically(self._path, json.dumps(self.rows) + "\n")
+        self._say(_result_line("greedy", self.rows[-1]))
+
+
+def training_seconds(training: Training, env_steps: int | None = None) -> tuple[float, float]:
+    """Seconds and CPU seconds that training took up to a step, over all its parts, from the table of metrics."""
+    metrics = training.recorder.metrics
+    rows = metrics["seed"] == training.seeds[0]
+    rows &= metrics["env_steps"] <= (training.env_steps if env_steps is None else env_steps)
+    speed = np.asarray(metrics["time/steps_per_second"][rows], float)
+    cpu = np.asarray(metrics["time/cpu_seconds"][rows], float)
+    return float(np.sum(training.per_iteration * len(training.seeds) / speed)), float(np.sum(cpu))
+
+
+def last_info(recorder: Recorder, cost_names: Sequence[str]) -> dict[str, Any]:
+    """The learner's metrics after the last iteration, as means over the seeds; a list where there is one per cost."""
+    metrics = recorder.metrics
+    last = metrics["env_steps"] == metrics["env_steps"].max()
+    means = {name: float(np.mean(column[last])) for name, column in metrics.items() if name.startswith("train/")}
+    found: dict[str, Any] = {}
+    for name, value in means.items():
+        cost = next((c for c in cost_names if name.endswith(f"_{c}")), None)
+        if cost is None:
+            found[name.removeprefix("train/")] = value
+        else:
+            found.setdefault(name.removeprefix("train/").removesuffix(f"_{cost}"), []).append(value)
+    return found
+
+
+def curve_rows(
+    recorder: Recorder, seeds: Sequence[int], cost_names: Sequence[str], cuts: Sequence[int], least: int = 1
+) -> list[dict[str, Any]]:
+    """Points of the learning curve: per-seed means of the episodes finished between cuts (in steps), over the seeds.
+
+    A point waits until every seed has `least` episodes: where whole episodes end together, those that end between are
+    the broken ones.
     """
-    per_seed = list(zip(*legs_outputs, strict=True))
-    returns = [np.concatenate([o.episode_return[o.done] for o in outputs]) for outputs in per_seed]
-    costs = [np.concatenate([o.episode_costs[o.done] for o in outputs]) for outputs in per_seed]
-    if any(len(finished) < max(1, least) for finished in returns):
-        return {}
-    mean_costs = np.array([c.mean(0) for c in costs])
-    return {
-        "env_steps": steps,
-        "return": _figure(np.array([r.mean() for r in returns])),
-        "costs": [_figure(mean_costs[:, i]) for i in range(num_costs)],
-        "feasible_iterations": float(np.mean([o.info.feasible.mean() for o in legs_outputs[-1]])),
-    }
+    episodes, metrics = recorder.episodes, recorder.metrics
+    costs = np.stack([episodes[f"cost_{name}"] for name in cost_names], 1)
+    rows, start = [], 0
+    for previous, end in zip([0, *cuts], cuts, strict=False):
+        finished = (episodes["env_steps"] > start) & (episodes["env_steps"] <= end)
+        own = [finished & (episodes["seed"] == seed) for seed in seeds]
+        if any(mask.sum() < max(1, least) for mask in own):
+            continue
+        mean_costs = np.array([costs[mask].mean(0) for mask in own])
+        recent = (metrics["env_steps"] > previous) & (metrics["env_steps"] <= end)
+        rows.append(
+            {
+                "env_steps": end,
+                "return": _figure(np.array([episodes["return"][mask].mean() for mask in own])),
+                "costs": [_figure(mean_costs[:, i]) for i in range(len(cost_names))],
+                "feasible_iterations": float(np.mean(metrics["train/feasible"][recent])),
+            }
+        )
+        start = end
+    return rows
 
 
-def _runner(problem: Problem, seeds: Sequence[int], axis: str) -> Runner:
-    config = problem.settings
-    if problem.make_host is not None:
-        return HostRunner(seeds, problem.make_host, problem.algorithm, config.rollout_length, axis)
-    assert problem.env is not None
-    init = init_fn(problem.env, problem.algorithm, config.num_envs)
-    chunk = chunk_fn(problem.env, problem.algorithm, config.rollout_length)
-    return CompiledRunner(seeds, init, chunk, axis)
-
-
-def _figure(per_seed: np.ndarray) -> dict[str, Any]:
+def _figure(per_seed: NDArray[np.float64]) -> dict[str, Any]:
     estimate = mean_estimate(per_seed) if len(per_seed) > 1 else None
     low, high = (estimate.low, estimate.high) if estimate else (float("nan"),) * 2
     rounded = [float(f"{value:.6g}") for value in per_seed]
     return {"value": float(per_seed.mean()), "low": float(low), "high": float(high), "per_seed": rounded}
 
 
-def _curve_line(row: Mapping[str, Any]) -> str:
-    costs = " ".join(f"{cost['value']:8.2f}" for cost in row["costs"])
-    return f"{row['env_steps']:9d} training return {row['return']['value']:8.2f} costs {costs}"
+def _training_line(training: Training) -> str:
+    recent = " ".join(f"{name} {value:.2f}" for name, value in training.recorder.recent().items())
+    return f"{training.env_steps:9d} training {recent}"
 
 
 def _result_line(kind: str, result: Mapping[str, Any]) -> str:

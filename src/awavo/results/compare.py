@@ -1,24 +1,25 @@
-"""Runs side by side: feasible ones first, then by return. A high return with a violated cost is not a win."""
+"""Runs side by side: those within their limits by return, then the others by how much they exceed them.
+
+A high return with a violated cost is not a win.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from awavo.errors import InputError
 from awavo.results.curves import Curve, learning_curve, steps_to_reach
+from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import Outcome, outcome_of
 from awavo.results.statistics import probability_of_improvement
 from awavo.results.store import RunData
 from awavo.types import Estimate
 
-__all__ = ["MIN_FEASIBLE", "Comparison", "Group", "Row", "compare_group", "compare_runs", "problem_of"]
-
-MIN_FEASIBLE = 0.8
-"""Share of seeds that must keep every limit for a run to count as feasible."""
+__all__ = ["Comparison", "Group", "Row", "compare_group", "compare_runs", "problem_of"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,6 @@ class Row:
     label: str
     run: RunData
     outcome: Outcome
-    is_feasible: bool
     steps_to_threshold: int | None
     first_is_better: Estimate | None
 
@@ -57,14 +57,12 @@ def compare_runs(
     mode: str = "greedy",
     *,
     threshold: float | None = None,
-    tolerance: float | None = None,
-    min_feasible: float = MIN_FEASIBLE,
+    rule: LimitRule = STRICT,
 ) -> Comparison:
     """Group the runs by problem and rank within each group.
 
     `threshold` is the return for the steps to reach it; by default 90% of the way from the lowest start to the best
-    final return of the group. `tolerance` is what a cost may exceed its limit by; by default the smallest one recorded
-    in the group, so that all its runs are judged alike.
+    final return of the group. All runs are judged by the same `rule`, whatever their evaluations recorded.
     """
     if not runs:
         raise InputError("compare got no runs: give at least one run folder.")
@@ -75,8 +73,7 @@ def compare_runs(
     problems: dict[tuple[Any, ...], list[RunData]] = {}
     for run in runs:
         problems.setdefault(problem_of(run), []).append(run)
-    options: dict[str, Any] = {"threshold": threshold, "tolerance": tolerance, "min_feasible": min_feasible}
-    groups = [compare_group(part, mode, **options) for part in problems.values()]
+    groups = [compare_group(part, mode, threshold=threshold, rule=rule) for part in problems.values()]
     return Comparison(groups, _notes(groups))
 
 
@@ -85,8 +82,7 @@ def compare_group(
     mode: str = "greedy",
     *,
     threshold: float | None = None,
-    tolerance: float | None = None,
-    min_feasible: float = MIN_FEASIBLE,
+    rule: LimitRule = STRICT,
 ) -> Group:
     """Rank runs of one problem; runs of another task, options or limits are refused."""
     for run in runs[1:]:
@@ -95,20 +91,17 @@ def compare_group(
                 f"{_problem_text(run)} and {_problem_text(runs[0])} are different problems: their returns and costs "
                 "cannot be ranked together. Compare runs of the same task and limits."
             )
-    outcomes = [outcome_of(run, mode) for run in runs]
-    shared = min((o.tolerance for o in outcomes if o.evaluated), default=0.0) if tolerance is None else tolerance
-    outcomes = [replace(outcome, tolerance=shared) for outcome in outcomes]
+    outcomes = [outcome_of(run, mode, rule) for run in runs]
     curves = [learning_curve(run) for run in runs]
     goal = _default_threshold(curves, outcomes) if threshold is None else threshold
-    shares = [outcome.feasible_seeds / len(outcome.seeds) for outcome in outcomes]
-    order = sorted(range(len(runs)), key=lambda i: _rank_key(shares[i], outcomes[i], min_feasible))
+    order = sorted(range(len(runs)), key=lambda i: _rank_key(outcomes[i]))
     labels = _labels(runs)
     best = outcomes[order[0]]
     rows = []
     for rank, i in enumerate(order, start=1):
         better = probability_of_improvement(best.returns, outcomes[i].returns) if rank > 1 else None
         reached = steps_to_reach(curves[i], goal)
-        rows.append(Row(rank, labels[i], runs[i], outcomes[i], shares[i] >= min_feasible, reached, better))
+        rows.append(Row(rank, labels[i], runs[i], outcomes[i], reached, better))
     limits = dict(zip(runs[0].cost_names, runs[0].cost_limits, strict=True))
     return Group(runs[0].task, limits, float(goal), rows)
 
@@ -118,11 +111,11 @@ def problem_of(run: RunData) -> tuple[Any, ...]:
     return run.task, _frozen(run.config.get("task_options") or {}), run.cost_names, run.cost_limits
 
 
-def _rank_key(share: float, outcome: Outcome, min_feasible: float) -> tuple[bool, float, float]:
-    """Feasible runs by return; below them the others by share of feasible seeds, then return."""
-    is_feasible = share >= min_feasible
+def _rank_key(outcome: Outcome) -> tuple[bool, float, float]:
+    """Runs within their limits by return; below them the others by their mean excess over the limits, then return."""
     value = float(outcome.iqm().value)
-    return not is_feasible, 0.0 if is_feasible else -share, -value if np.isfinite(value) else np.inf
+    excess = 0.0 if outcome.is_within else float(outcome.rule.excess(outcome.costs, outcome.limits).mean())
+    return not outcome.is_within, excess, -value if np.isfinite(value) else np.inf
 
 
 def _default_threshold(curves: Sequence[Curve], outcomes: Sequence[Outcome]) -> float:
@@ -157,9 +150,8 @@ def _notes(groups: Sequence[Group]) -> list[str]:
         if len(outcome.seeds) < 10:
             notes.append(f"{row.label}: {len(outcome.seeds)} seeds; intervals need about 10 to cover as stated.")
     for group in groups:
-        recorded = {row.outcome.entry["tolerance"] for row in group.rows if row.outcome.entry}
-        if len(recorded) > 1:
-            notes.append(f"{group.task}: all runs judged with tolerance {group.rows[0].outcome.tolerance:g}.")
+        if group.limits:
+            notes.append(f"{group.task}: {group.rows[0].outcome.rule.text}.")
         steps = [row.outcome.env_steps for row in group.rows]
         if min(steps) < 0.99 * max(steps):
             notes.append(f"{group.task}: the runs used different numbers of environment steps.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from awavo.results.charts import scatter_chart
@@ -45,7 +44,7 @@ def _outcomes(row: Row) -> list[Outcome]:
     """The evaluated policies of a run, or what training says."""
     if not row.outcome.evaluated:
         return [row.outcome]
-    both = [replace(outcome_of(row.run, mode), tolerance=row.outcome.tolerance) for mode in MODES]
+    both = [outcome_of(row.run, mode, row.outcome.rule) for mode in MODES]
     return [outcome for outcome in both if outcome.evaluated]
 
 
@@ -56,7 +55,7 @@ def _final_row(row: Row, outcome: Outcome) -> dict[str, Any]:
         costs.append(
             {
                 "mean": _cell(mean),
-                "ok": mean.value <= limit + outcome.tolerance,
+                "ok": mean.value <= limit + outcome.rule.slack,
                 "rate": _rate_cell(outcome, name),
             }
         )
@@ -65,7 +64,7 @@ def _final_row(row: Row, outcome: Outcome) -> dict[str, Any]:
         "label": row.label,
         "policy": outcome.source.removesuffix(" evaluation"),
         "seeds": f"{outcome.feasible_seeds} of {len(outcome.seeds)}",
-        "ok": outcome.feasible_seeds == len(outcome.seeds),
+        "ok": outcome.is_within,
         "mean": _cell(outcome.mean()),
         "iqm": _cell(outcome.iqm()),
         "costs": costs,
@@ -88,11 +87,11 @@ def _rate_cell(outcome: Outcome, name: str) -> dict[str, str]:
 
 def _final_caption(group: Group, several: bool) -> str:
     outcome = group.rows[0].outcome
-    parts = [f"A seed is within its limits if the mean of each cost is at most the limit + {outcome.tolerance:g}."]
+    parts = [f"{outcome.rule.text.capitalize()}."]
     if outcome.evaluated:
         parts.append(f"{outcome.episodes_per_seed:g} fresh episodes per seed and policy.")
     if several:
-        parts.append("Runs with at least 80% of their seeds within the limits come first, then the higher IQM return.")
+        parts.append("Runs within their limits come first, by IQM return; the others by how much they exceed them.")
     return " ".join(parts)
 
 
@@ -108,7 +107,7 @@ def _seed_table(row: Row, label: str) -> dict[str, Any]:
 
 def _seed_cells(outcome: Outcome, index: int) -> dict[str, Any]:
     costs = [
-        {"value": format_number(cost), "ok": cost <= limit + outcome.tolerance}
+        {"value": format_number(cost), "ok": cost <= limit + outcome.rule.slack}
         for cost, limit in zip(outcome.costs[index].tolist(), outcome.limits, strict=True)
     ]
     return {"value": format_number(outcome.returns[index]), "costs": costs, "ok": bool(outcome.feasible[index])}

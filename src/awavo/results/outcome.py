@@ -11,7 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from awavo.errors import InputError, RunFolderError
-from awavo.results.statistics import feasible, mean_estimate, stratified_bootstrap
+from awavo.results.limits import STRICT, LimitRule
+from awavo.results.statistics import mean_estimate, stratified_bootstrap
 from awavo.results.store import RunData
 from awavo.types import Estimate
 
@@ -35,20 +36,25 @@ class Outcome:
     lengths: Floats
     names: tuple[str, ...]
     limits: tuple[float, ...]
-    tolerance: float
     env_steps: int
     episodes_per_seed: float
     entry: dict[str, Any] | None
+    rule: LimitRule
 
     @property
     def feasible(self) -> NDArray[np.bool_]:
-        """Whether each seed keeps every limit, within the tolerance."""
-        return feasible(self.costs, self.limits, self.tolerance)
+        """Whether each seed is within its limits."""
+        return self.rule.seeds_within(self.costs, self.limits)
 
     @property
     def feasible_seeds(self) -> int:
-        """Number of seeds that keep every limit."""
+        """Number of seeds within their limits."""
         return int(self.feasible.sum())
+
+    @property
+    def is_within(self) -> bool:
+        """Whether as many seeds as the rule requires are within their limits."""
+        return self.rule.holds(self.feasible_seeds, len(self.seeds))
 
     def iqm(self, name: str = "return") -> Estimate:
         """IQM over seeds of the return, the length or a cost."""
@@ -71,28 +77,28 @@ class Outcome:
         return self.costs[:, self.names.index(name)]
 
 
-def outcome_of(run: RunData, mode: str = "greedy") -> Outcome:
+def outcome_of(run: RunData, mode: str = "greedy", rule: LimitRule = STRICT) -> Outcome:
     """Take the evaluation of this mode, or the last tenth of the training episodes if the run has none."""
     if mode not in MODES:
         raise InputError(f"mode is '{mode}': expected 'greedy' or 'stochastic'.")
     if run.evaluation is None or mode not in run.evaluation:
-        return _from_training(run)
+        return _from_training(run, rule)
     entry = run.evaluation[mode]
     try:
         returns = _numbers(entry["return"]["per_seed"])
         costs = [_numbers(entry["costs"][name]["per_seed"]) for name in run.cost_names]
         lengths = _numbers(entry["length"]["per_seed"])
         table = np.stack(costs, axis=1) if costs else np.zeros((len(returns), 0))
-        facts = float(entry["tolerance"]), int(entry["env_steps"]), float(entry["episodes_per_seed"])
+        facts = int(entry["env_steps"]), float(entry["episodes_per_seed"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"'{run.path}/evaluation.json' is damaged ({error!r}): evaluate the run again.") from error
     first = int(run.config.get("seed", 0))
     seeds = run.seeds if len(run.seeds) == len(returns) else [first + index for index in range(len(returns))]
     source = f"{mode} evaluation"
-    return Outcome(source, True, seeds, returns, table, lengths, run.cost_names, run.cost_limits, *facts, entry)
+    return Outcome(source, True, seeds, returns, table, lengths, run.cost_names, run.cost_limits, *facts, entry, rule)
 
 
-def _from_training(run: RunData) -> Outcome:
+def _from_training(run: RunData, rule: LimitRule) -> Outcome:
     """Per-seed means of the episodes that ended in the last tenth of the steps."""
     late = run.episodes.filter(pl.col("env_steps") > 0.9 * run.env_steps)
     if late.is_empty():
@@ -103,9 +109,9 @@ def _from_training(run: RunData) -> Outcome:
     )
     costs = means.select(columns[2:]).to_numpy().reshape(means.height, len(run.cost_names))
     returns, lengths = means["return"].to_numpy(), means["length"].to_numpy()
-    facts = 0.0, run.env_steps, late.height / means.height
+    facts = run.env_steps, late.height / means.height
     seeds = means["seed"].to_list()
-    return Outcome(TRAINING, False, seeds, returns, costs, lengths, run.cost_names, run.cost_limits, *facts, None)
+    return Outcome(TRAINING, False, seeds, returns, costs, lengths, run.cost_names, run.cost_limits, *facts, None, rule)
 
 
 def verdict(outcome: Outcome) -> str:

@@ -1,4 +1,8 @@
-"""Metrics and episodes of a run, collected between chunks and written as parquet."""
+"""Metrics and episodes of a run, collected between chunks and written as parquet.
+
+The tables are arrays in memory; polars is needed only where they are written or read, so that training without a folder
+runs on a machine that has jax alone.
+"""
 
 from __future__ import annotations
 
@@ -6,68 +10,103 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import polars as pl
+from numpy.typing import NDArray
 
 from awavo.errors import RunFolderError
-from awavo.results.store import write_table
 
 __all__ = ["Recorder"]
+
+Columns = dict[str, NDArray[np.float64 | np.int64]]
 
 
 class Recorder:
     """Two growing tables: one row per (seed, iteration), one per finished episode."""
 
     def __init__(self, cost_names: Sequence[str]):
-        self._cost_names = tuple(cost_names)
-        counts = {"seed": pl.Int64, "env_steps": pl.Int64}
-        costs = {f"cost_{name}": pl.Float64 for name in self._cost_names}
-        self._metrics = [pl.DataFrame(schema=counts)]
-        self._episodes = [pl.DataFrame(schema={**counts, "return": pl.Float64, "length": pl.Int64, **costs})]
+        self._cost_columns = [f"cost_{name}" for name in cost_names]
+        whole, number = np.zeros(0, np.int64), np.zeros(0)
+        costs = {name: number for name in self._cost_columns}
+        self._metrics: list[Columns] = [{"seed": whole, "env_steps": whole}]
+        self._episodes: list[Columns] = [
+            {"seed": whole, "env_steps": whole, "return": number, "length": whole, **costs}
+        ]
 
     def add_metrics(self, seed: int, env_steps: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-        """Append rows of one seed; NaN becomes null."""
-        frame = {"seed": np.full(len(env_steps), seed, np.int64), "env_steps": np.asarray(env_steps, np.int64)}
-        frame |= {name: np.asarray(values, np.float64) for name, values in columns.items()}
-        self._metrics.append(pl.DataFrame(frame).fill_nan(None))
+        """Append rows of one seed; NaN is written as null."""
+        block: Columns = {"seed": np.full(len(env_steps), seed, np.int64), "env_steps": np.asarray(env_steps, np.int64)}
+        self._metrics.append(block | {name: np.asarray(values, np.float64) for name, values in columns.items()})
 
     def add_episodes(
         self, seed: int, env_steps: np.ndarray, returns: np.ndarray, lengths: np.ndarray, costs: np.ndarray
     ) -> None:
         """Append the finished episodes of one seed; `costs` is `[N, C]`."""
-        frame = {
+        block: Columns = {
             "seed": np.full(len(env_steps), seed, np.int64),
             "env_steps": np.asarray(env_steps, np.int64),
             "return": np.asarray(returns, np.float64),
             "length": np.asarray(lengths, np.int64),
         }
-        frame |= {f"cost_{name}": np.asarray(costs[:, i], np.float64) for i, name in enumerate(self._cost_names)}
-        self._episodes.append(pl.DataFrame(frame))
+        self._episodes.append(
+            block | {name: np.asarray(costs[:, i], np.float64) for i, name in enumerate(self._cost_columns)}
+        )
+
+    @property
+    def metrics(self) -> Columns:
+        """The columns of the metrics, by steps and then seeds; NaN where a value is missing."""
+        return _merged(self._metrics)
+
+    @property
+    def episodes(self) -> Columns:
+        """The columns of the finished episodes, by steps and then seeds."""
+        return _merged(self._episodes)
 
     def write(self, folder: Path) -> None:
         """Write both tables whole; a crash leaves the ones before."""
-        write_table(folder / "metrics.parquet", self._merged(self._metrics))
-        write_table(folder / "episodes.parquet", self._merged(self._episodes))
+        import polars as pl
+
+        from awavo.results.store import write_table
+
+        write_table(folder / "metrics.parquet", pl.DataFrame(self.metrics).fill_nan(None))
+        write_table(folder / "episodes.parquet", pl.DataFrame(self.episodes))
 
     def load(self, folder: Path, env_steps: int) -> None:
         """Take up the tables of an interrupted run, up to the step its checkpoint holds."""
-        for name, frames in (("metrics", self._metrics), ("episodes", self._episodes)):
+        import polars as pl
+
+        for name, blocks in (("metrics", self._metrics), ("episodes", self._episodes)):
             path = folder / f"{name}.parquet"
             try:
-                table = pl.read_parquet(path)
+                table = pl.read_parquet(path).filter(pl.col("env_steps") <= env_steps)
+                blocks[:] = [{column: table[column].to_numpy() for column in table.columns}]
             except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
                 raise RunFolderError(
                     f"'{path}' is missing or damaged while a checkpoint exists: restore it, or give another --out."
                 ) from error
-            frames[:] = [table.filter(pl.col("env_steps") <= env_steps)]
 
     def recent(self, window: int = 20) -> dict[str, float]:
         """Means of the last finished episodes of all seeds, for the progress line."""
-        tail = pl.concat(self._episodes[-64:]).tail(window * 10).group_by("seed").tail(window)
-        columns = ["return", *(f"cost_{name}" for name in self._cost_names)]
-        return {c: float(value) for c in columns if isinstance(value := tail[c].mean(), float)}
+        tail = _merged(self._episodes[-64:], keep=False)
+        seeds = tail["seed"]
+        rows = np.concatenate([np.flatnonzero(seeds == seed)[-window:] for seed in np.unique(seeds)] or [[]])
+        return {
+            name: float(tail[name][rows.astype(int)].mean())
+            for name in ("return", *self._cost_columns)
+            if len(rows)
+        }  # fmt: skip
 
-    @staticmethod
-    def _merged(frames: list[pl.DataFrame]) -> pl.DataFrame:
-        if len(frames) > 1:
-            frames[:] = [pl.concat(frames, how="diagonal_relaxed").sort("env_steps", "seed", maintain_order=True)]
-        return frames[0]
+
+def _merged(blocks: list[Columns], keep: bool = True) -> Columns:
+    """All blocks as one, sorted by steps and then seeds; with `keep` they stay merged."""
+    if len(blocks) == 1:
+        return blocks[0]
+    names = list(dict.fromkeys(name for block in blocks for name in block))
+    count = [len(block["seed"]) for block in blocks]
+    whole: Columns = {
+        name: np.concatenate([b.get(name, np.full(n, np.nan)) for b, n in zip(blocks, count, strict=True)])
+        for name in names
+    }
+    order = np.lexsort((whole["seed"], whole["env_steps"]))
+    whole = {name: column[order] for name, column in whole.items()}
+    if keep:
+        blocks[:] = [whole]
+    return whole

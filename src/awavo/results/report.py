@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from awavo.errors import InputError
 from awavo.results.compare import Comparison, Row, compare_runs
+from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import verdict
 from awavo.results.page import Section, SectionFn, render
 from awavo.results.sections import DEFAULT_SECTIONS
@@ -28,20 +29,25 @@ def write_report(
     out: str | os.PathLike[str],
     *,
     title: str | None = None,
+    rule: LimitRule = STRICT,
     extra_sections: Sequence[SectionFn] = (),
 ) -> Path:
     """Write the page in one piece and return its path."""
-    page = render_report(runs, title=title, extra_sections=extra_sections)
+    page = render_report(runs, title=title, rule=rule, extra_sections=extra_sections)
     target = Path(out)
     write_bytes(target, page.encode())
     return target
 
 
 def render_report(
-    runs: Sequence[RunData], *, title: str | None = None, extra_sections: Sequence[SectionFn] = ()
+    runs: Sequence[RunData],
+    *,
+    title: str | None = None,
+    rule: LimitRule = STRICT,
+    extra_sections: Sequence[SectionFn] = (),
 ) -> str:
     """Render the page. `extra_sections` come after the built-in ones; one that returns None is left out."""
-    comparison = compare_runs(runs)
+    comparison = compare_runs(runs, rule=rule)
     made = [section_fn(comparison) for section_fn in (*DEFAULT_SECTIONS, *extra_sections)]
     sections = [section for section in made if section is not None]
     _check_ids(sections)
@@ -107,11 +113,11 @@ def _subtitle(rows: Sequence[Row]) -> str:
 def _verdict(row: Row, several: bool) -> dict[str, str]:
     outcome = row.outcome
     everyone = outcome.feasible_seeds == len(outcome.seeds)
-    state = "none" if not outcome.names else "ok" if everyone else "part" if row.is_feasible else "bad"
+    state = "none" if not outcome.names else "bad" if not outcome.is_within else "ok" if everyone else "part"
     if outcome.evaluated:
         source = f"{outcome.source}, {outcome.episodes_per_seed:g} episodes per seed"
     else:
         source = f"not evaluated: {outcome.source}"
-    tolerance = f", tolerance {outcome.tolerance:g} on each limit" if outcome.names and outcome.tolerance else ""
+    rule = f"; {outcome.rule.text}" if outcome.names else ""
     label = f"{row.run.task} · {row.label}" if several else ""
-    return {"state": state, "text": verdict(outcome), "source": (source + tolerance).capitalize(), "label": label}
+    return {"state": state, "text": verdict(outcome), "source": (source + rule).capitalize(), "label": label}

@@ -19,24 +19,16 @@ from awavo.results.bootstrap import (
     probability_of_improvement,
     stratified_bootstrap,
 )
+from awavo.results.limits import STRICT, LimitRule
 
 __all__ = [
     "evaluation_summary",
-    "feasible",
     "iqm",
     "mean_estimate",
     "performance_profile",
     "probability_of_improvement",
     "stratified_bootstrap",
 ]
-
-
-def feasible(costs_per_seed: ArrayLike, limits: ArrayLike, tolerance: float = 0.0) -> NDArray[np.bool_]:
-    """Say for each seed of mean costs `[S, C]` whether every cost is at most its limit plus the tolerance."""
-    costs, bounds = np.asarray(costs_per_seed, float), np.asarray(limits, float)
-    if costs.ndim != 2 or bounds.shape != costs.shape[1:]:
-        raise InputError(f"costs {costs.shape} and limits {bounds.shape} do not match: expected [S, C] and [C].")
-    return np.asarray((costs <= bounds + tolerance).all(axis=1))
 
 
 def evaluation_summary(
@@ -46,7 +38,7 @@ def evaluation_summary(
     *,
     cost_names: Sequence[str],
     cost_limits: Sequence[float],
-    tolerance: float = 0.0,
+    rule: LimitRule = STRICT,
     env_steps: int = 0,
     command: str = "",
 ) -> dict[str, Any]:
@@ -54,7 +46,7 @@ def evaluation_summary(
 
     Each figure is the mean over seeds of the per-seed means. Its interval resamples seeds, whose means already carry
     the spread of their episodes; with one seed it resamples that seed's episodes. `violation_rate` is the share of
-    single episodes above the limit itself, without the tolerance.
+    single episodes above the limit itself, without any slack.
     """
     returns, lengths, costs = as_matrix(returns, "returns"), as_matrix(lengths, "lengths"), np.asarray(costs, float)
     _check_shapes(returns, costs, lengths, cost_names, cost_limits)
@@ -65,10 +57,10 @@ def evaluation_summary(
         "return": _figure(returns),
         "costs": {name: {**_figure(cost), "limit": float(limit)} for name, limit, cost in named},
         "length": _figure(lengths),
-        "feasible_seeds": int(feasible(costs.mean(axis=1), cost_limits, tolerance).sum()),
+        "feasible_seeds": int(rule.seeds_within(costs.mean(axis=1), cost_limits).sum()),
         "seeds": seeds,
         "episodes_per_seed": episodes,
-        "tolerance": float(tolerance),
+        "slack": rule.slack,
         "violation_rate": {name: _figure(np.asarray(cost > limit, float)) for name, limit, cost in named},
         "env_steps": int(env_steps),
         "command": command,

@@ -28,7 +28,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
         for index, name in enumerate(["#", "algorithm", "seeds\nwithin", "return\nIQM", *costs, steps]):
             table.add_column(Text(name), justify="left" if index == 1 else "right", overflow="fold", no_wrap=index != 1)
         for row in group.rows:
-            table.add_row(*(Text(cell) for cell in _terminal_cells(row)), style="" if row.is_feasible else "dim")
+            table.add_row(*(Text(cell) for cell in _terminal_cells(row)), style="" if row.outcome.is_within else "dim")
         tables.append(table)
     if tables and comparison.notes:
         tables[-1].caption = Text("\n".join(comparison.notes))
@@ -90,7 +90,7 @@ def _cells(row: Row) -> list[str]:
     return [
         str(row.rank),
         row.label if outcome.evaluated else f"{row.label} (training)",
-        "feasible" if row.is_feasible else "violates",
+        "within" if outcome.is_within else "outside",
         f"{outcome.feasible_seeds}/{len(outcome.seeds)}",
         format_estimate(outcome.iqm()),
         *costs,
@@ -115,10 +115,11 @@ def _row_dict(row: Row) -> dict[str, Any]:
         "source": outcome.source,
         "return": _figures(row, "return"),
         "costs": costs,
-        "feasible": row.is_feasible,
+        "feasible": outcome.is_within,
         "feasible_seeds": outcome.feasible_seeds,
         "seeds": len(outcome.seeds),
-        "tolerance": outcome.tolerance,
+        "slack": outcome.rule.slack,
+        "require": outcome.rule.require,
         "env_steps": outcome.env_steps,
         "env_steps_to_threshold": row.steps_to_threshold,
         "probability_first_is_better": None if better is None else _estimate(better),

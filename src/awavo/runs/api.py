@@ -12,22 +12,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
 from awavo.config import TrainConfig
 from awavo.errors import CheckpointError, InputError, RunFolderError
-from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
 from awavo.provenance import command_line
-from awavo.results.statistics import evaluation_summary
+from awavo.results.limits import STRICT, LimitRule
 from awavo.results.store import RunData, load_run, read_json, write_json
+from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
+from awavo.runs.evaluate import EVALUATION_SEED, Evaluator
+from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
 from awavo.runs.train import Progress, run_training, state_template
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 from awavo.training.compilation import enable_cache
-from awavo.training.evaluation import evaluate_env, evaluate_host
 from awavo.types import Env
 
 __all__ = ["Run", "certify", "configure", "evaluate", "load", "train", "train_iter"]
 
-EVALUATION_SEED = 1_000_003
 CERTIFICATION_SEED = 2_000_003
 
 
@@ -178,9 +177,9 @@ class Run:
             action = self._act(key, state, batch, greedy)[0]
         return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
 
-    def evaluate(self, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
-        """Evaluate every seed, greedy and stochastic, on fresh environments; write and return evaluation.json."""
-        result = evaluate(self, episodes, seed=seed, planner=planner)
+    def evaluate(self, episodes: int = 100, **options: Any) -> dict[str, Any]:
+        """Evaluate every seed (options as for `awavo.evaluate`); write and return evaluation.json."""
+        result = evaluate(self, episodes, **options)
         write_json(self.path / "evaluation.json", result)
         return result
 
@@ -194,7 +193,7 @@ class Run:
         """Compute every stored certificate again; names of those that differ, with the differences."""
         if not (self.path / "certificates.json").is_file():
             raise RunFolderError(f"'{self.path}' has no certificates.json: run `awavo certify {self.path}` first.")
-        return recheck_run(self, read_json(self.path / "certificates.json"), _episodes)
+        return recheck_run(self, read_json(self.path / "certificates.json"))
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Write the report page and return its path."""
@@ -205,26 +204,24 @@ class Run:
         return path
 
 
-def evaluate(run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True) -> dict[str, Any]:
+def evaluate(
+    run: Run,
+    episodes: int = 100,
+    *,
+    seed: int = EVALUATION_SEED,
+    planner: bool = True,
+    rule: LimitRule = STRICT,
+) -> dict[str, Any]:
     """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
 
-    With `planner=False` an algorithm that plans acts with its actor alone.
+    With `planner=False` an algorithm that plans acts with its actor alone. `rule` says what "within limits" means.
     """
-    if episodes < 1:
-        raise InputError(f"episodes={episodes} must be >= 1.")
+    evaluator = Evaluator(run.problem, run.seeds, episodes, planner=planner)
     result = {}
     for name, greedy in (("greedy", True), ("stochastic", False)):
         began = time.perf_counter()
-        totals = _episodes(run, episodes, greedy, seed, planner)
-        result[name] = evaluation_summary(
-            np.stack([t.returns for t in totals]),
-            np.stack([t.costs for t in totals]),
-            np.stack([t[2] for t in totals]),
-            cost_names=run.problem.spec.cost_names,
-            cost_limits=run.problem.spec.cost_limits,
-            tolerance=run.problem.settings.tolerance,
-            env_steps=run.env_steps,
-            command=command_line(),
+        result[name] = evaluator.summarize(
+            run.states, greedy, seed, rule, env_steps=run.env_steps, command=command_line()
         ) | {"wall_s": time.perf_counter() - began}
     return result
 
@@ -251,33 +248,4 @@ def certify(
     Returns:
         The content of certificates.json.
     """
-    return certify_run(
-        run, _episodes, episodes=episodes, delta=delta, anytime=anytime, max_violation=max_violation, seed=seed
-    )
-
-
-def _episodes(run: Run, episodes: int, greedy: bool, seed: int, planner: bool = True) -> list[Any]:
-    problem = run.problem
-    algorithm = problem.algorithm if planner else problem.algorithm._replace(start=None, plan=None)
-    keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), s), greedy) for s in run.seeds]
-    if problem.env is not None:
-        play = jax.jit(evaluate_env(problem.env, algorithm, episodes, greedy))
-        return [jax.tree.map(np.asarray, play(k, state)) for k, state in zip(keys, run.states, strict=True)]
-    assert problem.make_host is not None
-    host = problem.make_host()
-    fresh = algorithm.begin(host.num_envs)
-
-    @jax.jit
-    def decide(key, state, obs, memory):
-        action, _, memory = algorithm.decide(key, state, obs, memory, greedy)
-        return action, memory
-
-    try:
-        return [
-            evaluate_host(
-                host, lambda k, obs, m, s=state: decide(k, s, obs, m), fresh, episodes, seed + 2 * number + greedy
-            )
-            for number, state in zip(run.seeds, run.states, strict=True)
-        ]
-    finally:
-        host.close()
+    return certify_run(run, episodes=episodes, delta=delta, anytime=anytime, max_violation=max_violation, seed=seed)

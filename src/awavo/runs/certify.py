@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from awavo.errors import InputError
-from awavo.runs.problem import functional_env
 from awavo.formal.certificate import digest
 from awavo.formal.episodes import tail_length
 from awavo.formal.operator_proof import require_operator
@@ -21,10 +20,11 @@ from awavo.inference.operators import make_operator
 from awavo.provenance import command_line, source_commit, versions
 from awavo.registry import TASKS, resolve, task_options
 from awavo.results.curves import learning_curve
+from awavo.runs.evaluate import Evaluator
+from awavo.runs.problem import functional_env
+from awavo.training.evaluation import Episodes
 
 __all__ = ["certify_run", "recheck_run", "require_certified_operator"]
-
-Episodes = Callable[[Any, int, bool, int], list[Any]]
 
 
 def _operator_of(settings: Any, operator: Any) -> Any:
@@ -41,11 +41,11 @@ def require_certified_operator(settings: Any, operator: Any = None) -> None:
         require_operator(used)
 
 
-def certify_run(run: Any, episodes_fn: Episodes, **options: Any) -> dict[str, Any]:
+def certify_run(run: Any, **options: Any) -> dict[str, Any]:
     """Certify a loaded run; the content of certificates.json."""
     plan = _check_plan(Plan(**options))
     began = time.perf_counter()
-    findings = _findings(run, episodes_fn, plan)
+    findings = _findings(run, plan)
     stamp = {
         "env_steps": run.env_steps,
         "command": command_line(),
@@ -57,9 +57,9 @@ def certify_run(run: Any, episodes_fn: Episodes, **options: Any) -> dict[str, An
     return record(findings, plan, stamp)
 
 
-def recheck_run(run: Any, content: Mapping[str, Any], episodes_fn: Episodes) -> dict[str, list[str]]:
+def recheck_run(run: Any, content: Mapping[str, Any]) -> dict[str, list[str]]:
     """Compute stored certificates again with the plan they were made with, and compare."""
-    return recheck(content, _findings(run, episodes_fn, _check_plan(read_plan(content))).certificates)
+    return recheck(content, _findings(run, _check_plan(read_plan(content))).certificates)
 
 
 def _check_plan(plan: Plan) -> Plan:
@@ -72,14 +72,16 @@ def _check_plan(plan: Plan) -> Plan:
     return plan
 
 
-def _findings(run: Any, episodes_fn: Episodes, plan: Plan) -> Findings:
+def _findings(run: Any, plan: Plan) -> Findings:
     problem = run.problem
-    batches: dict[tuple[int, int], list[Any]] = {}
+    batches: dict[tuple[int, int], list[Episodes]] = {}
+    evaluators: dict[int, Evaluator] = {}
 
     def play(index: int, batch: int, num: int) -> tuple[np.ndarray, np.ndarray]:
         # All seeds are played together, once for each batch.
         if (batch, num) not in batches:
-            batches[batch, num] = episodes_fn(run, num, True, plan.seed + batch)
+            evaluator = evaluators.setdefault(num, Evaluator(problem, run.seeds, num))
+            batches[batch, num] = evaluator.play(run.states, True, plan.seed + batch)
         totals = batches[batch, num][index]
         return np.asarray(totals.returns, float), np.asarray(totals.costs, float)
 

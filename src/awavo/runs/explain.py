@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from awavo.errors import InputError
-from awavo.runs.explain_flight import TASKS, explain_record, fly_and_explain, made_by, write_tables
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.results.store import to_plain, write_bytes
+from awavo.runs.explain_flight import TASKS, explain_record, fly_and_explain, made_by, write_tables
 
 __all__ = ["explain", "explain_run_folder"]
 

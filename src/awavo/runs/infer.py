@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.errors import InputError, RunFolderError
 from awavo.assimilation.assimilate import Belief, Stand, assimilate, first_stand, num_stages
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.assimilation.observations import check_observations
+from awavo.errors import InputError, RunFolderError
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.store import to_plain, write_bytes
 from awavo.results.trajectory_page import SUMMARY, write_inference_report

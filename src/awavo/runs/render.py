@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.cli.commands import read_pairs
-from awavo.runs.episode import record_functional, record_host
 from awavo.errors import InputError
 from awavo.registry import HOST_TASKS, TASKS, make_host_task, make_task
 from awavo.results.pictures import save_picture, save_video
 from awavo.results.store import write_json
+from awavo.runs.episode import record_functional, record_host
 
 __all__ = ["render_command", "render_episode"]
 

@@ -1,4 +1,4 @@
-"""A run: a folder, a lock on it, training that goes on where it stopped, evaluation, the trained policy."""
+"""Training a run: the one driver, the folder it resumes from, the lock on it, and what it says on the way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,15 +20,13 @@ import numpy as np
 
 from awavo.config import TrainConfig, fingerprint
 from awavo.errors import RunFolderError
-from awavo.runs.problem import Problem
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.recorder import Recorder
-from awavo.results.store import FORMAT, read_json, write_json
-from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays, write_checkpoint
+from awavo.runs.problem import Problem
 from awavo.training.host_loop import HostRunner, host_init_fn
 from awavo.training.loop import MAX_CHUNK, ChunkOutput, CompiledRunner, Runner, TrainState, chunk_fn, init_fn
 
-__all__ = ["Progress", "make_runner", "run_training", "state_template"]
+__all__ = ["Progress", "Training", "locked", "make_runner", "run_training", "seed_axis", "state_template"]
 
 CHUNK_SECONDS = 1.0
 
@@ -55,9 +53,8 @@ def seed_axis(config: TrainConfig) -> str:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
-def make_runner(config: TrainConfig, problem: Problem) -> Runner:
-    """Put the seeds of a configuration on their axis."""
-    seeds = range(config.seed, config.seed + config.seeds)
+def make_runner(config: TrainConfig, problem: Problem, seeds: Sequence[int]) -> Runner:
+    """Put seeds on the axis of a configuration."""
     settings, algorithm = problem.settings, problem.algorithm
     if problem.env is None:
         assert problem.make_host is not None
@@ -76,76 +73,146 @@ def state_template(problem: Problem) -> TrainState:
     return jax.eval_shape(init, jax.ShapeDtypeStruct((), jnp.int32))
 
 
+class Training:
+    """The ONE driver: seeds of a problem, their tables, and the folder from which an interrupted training resumes.
+
+    Without a folder everything stays in memory. `seeds` are those of the configuration unless others are given.
+    """
+
+    def __init__(
+        self, config: TrainConfig, problem: Problem, out: Path | None = None, seeds: Sequence[int] | None = None
+    ):
+        self.config, self.problem, self.out = config, problem, out
+        self.seeds = list(range(config.seed, config.seed + config.seeds)) if seeds is None else list(seeds)
+        self.per_iteration = problem.settings.num_envs * problem.settings.rollout_length
+        self.total = -(-config.steps // self.per_iteration)
+        self.recorder = Recorder(problem.spec.cost_names)
+        self.runner = make_runner(config, problem, self.seeds)
+        self.iteration, self.notes, self.steps_per_second = 0, (), 0.0
+        self._fingerprint = fingerprint(config)
+        if out is not None:
+            self._resume(out)
+        self.resumed_at = self.iteration
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps of each seed so far."""
+        return self.iteration * self.per_iteration
+
+    @property
+    def finished(self) -> bool:
+        """Whether every step has been taken."""
+        return self.iteration >= self.total
+
+    def advance(
+        self,
+        stops: Iterable[int] = (),
+        *,
+        checkpoint_seconds: float = 20.0,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> Iterator[int]:
+        """Train in chunks of about a second and yield the iteration after each; some chunk ends at every stop.
+
+        The folder is saved between chunks, at the end, and when `stopping` says so.
+        """
+        if not self.finished:
+            self.runner.compile()
+        left = sorted(stop for stop in stops if self.iteration < stop < self.total)
+        saved_at, saved_iteration, length = time.monotonic(), self.iteration, 1
+        while not self.finished and not stopping():
+            left = [stop for stop in left if stop > self.iteration]
+            length = min(length, min(left, default=self.total) - self.iteration)
+            took = self._run(length)
+            length = int(np.clip(CHUNK_SECONDS * length / took, 1, min(MAX_CHUNK, 2 * length)))
+            if time.monotonic() - saved_at >= checkpoint_seconds and not self.finished:
+                self.save()
+                saved_at, saved_iteration = time.monotonic(), self.iteration
+            yield self.iteration
+        if self.iteration > saved_iteration:
+            self.save()
+        if isinstance(self.runner, HostRunner):
+            self.runner.close()
+
+    def _run(self, length: int) -> float:
+        """One chunk, recorded; return its seconds."""
+        began, busy = time.perf_counter(), time.process_time()
+        outputs = self.runner.run(length)
+        took, cpu = time.perf_counter() - began, time.process_time() - busy
+        self.steps_per_second = length * self.per_iteration * len(self.seeds) / took
+        times = {"time/steps_per_second": self.steps_per_second, "time/cpu_seconds": cpu / length}
+        names = self.problem.spec.cost_names
+        for seed, output in zip(self.seeds, outputs, strict=True):
+            record_chunk(self.recorder, seed, output, self.iteration, self.per_iteration, names, times)
+        self.iteration += length
+        return took
+
+    def save(self) -> None:
+        """Write tables and checkpoint."""
+        if self.out is None:
+            return
+        self.recorder.write(self.out)
+        from awavo.training.checkpoint import write_checkpoint
+
+        write_checkpoint(
+            self.out / "checkpoints",
+            self.seeds,
+            self.runner.states,
+            fingerprint=self._fingerprint,
+            iteration=self.iteration,
+            env_steps=self.env_steps,
+        )
+
+    def _resume(self, out: Path) -> None:
+        """Start the run folder or take it up where its newest good checkpoint is."""
+        from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
+
+        if (out / "config.json").exists():
+            check_same(out, self.config, self._fingerprint)
+        else:
+            _start_folder(out, self.config, self.problem, self._fingerprint)
+        checkpoint, refused = latest_checkpoint(out / "checkpoints", self._fingerprint)
+        self.notes = tuple(refused)
+        if checkpoint is None:
+            return
+        self.recorder.load(out, checkpoint.env_steps)
+        templates = [jax.eval_shape(lambda s=state: s) for state in self.runner.states]
+        self.runner.states = [
+            restore(seed_arrays(checkpoint, s), t, checkpoint.path) for s, t in zip(self.seeds, templates, strict=True)
+        ]
+        self.iteration = checkpoint.iteration
+
+
 def run_training(
     config: TrainConfig, problem: Problem, out: Path | None, checkpoint_seconds: float = 20.0
 ) -> Iterator[Progress]:
-    """Train (or go on training) and yield between chunks; `out=None` keeps everything in memory.
+    """Train (or resume training) and yield between chunks; `out=None` keeps everything in memory.
 
     A stop signal (Ctrl-C, SIGTERM) lets the chunk in flight finish, saves, and ends the iteration with the phase
     "interrupted".
     """
-    with _locked(out), _stop_flag() as stopping:
-        yield from _train(config, problem, out, checkpoint_seconds, stopping)
+    spec = problem.spec
+    with locked(out), _stop_flag() as stopping:
+        training = Training(config, problem, out)
 
+        def progress(phase: str) -> Progress:
+            return Progress(
+                phase=phase,
+                env_steps=training.env_steps,
+                total_steps=training.total * training.per_iteration,
+                seeds=config.seeds,
+                steps_per_second=training.steps_per_second,
+                compile_s=training.runner.compile_seconds,
+                recent=training.recorder.recent(),
+                limits=dict(zip(spec.cost_names, spec.cost_limits, strict=True)),
+                notes=training.notes,
+                resumed_at=training.resumed_at * training.per_iteration,
+            )
 
-def _train(
-    config: TrainConfig, problem: Problem, out: Path | None, checkpoint_seconds: float, stopping: Callable[[], bool]
-) -> Iterator[Progress]:
-    settings, spec = problem.settings, problem.spec
-    mark = fingerprint(config)
-    per_iteration = settings.num_envs * settings.rollout_length
-    total = -(-config.steps // per_iteration)
-    seeds = range(config.seed, config.seed + config.seeds)
-    recorder = Recorder(spec.cost_names)
-    runner = make_runner(config, problem)
-    iteration, notes = 0, ()
-    if out is not None:
-        iteration, notes = _resume(out, config, problem, runner, recorder, mark)
-    start_iteration = iteration
-
-    def progress(phase: str, speed: float = 0.0) -> Progress:
-        return Progress(
-            phase, iteration * per_iteration, total * per_iteration, config.seeds, speed, runner.compile_seconds,
-            recorder.recent(), dict(zip(spec.cost_names, spec.cost_limits, strict=True)), notes, start_iteration *
-            per_iteration,
-        )  # fmt: skip
-
-    def save() -> None:
-        if out is None:
-            return
-        recorder.write(out)
-        write_checkpoint(
-            out / "checkpoints",
-            seeds,
-            runner.states,
-            fingerprint=mark,
-            iteration=iteration,
-            env_steps=iteration * per_iteration,
-        )
-
-    if iteration < total:
-        yield progress("compiling")
-        runner.compile()
-    saved_at, saved_iteration, length, speed = time.monotonic(), iteration, 1, 0.0
-    while iteration < total and not stopping():
-        length = min(length, total - iteration)
-        began = time.perf_counter()
-        outputs = runner.run(length)
-        took = time.perf_counter() - began
-        speed = length * per_iteration * config.seeds / took
-        for seed, output in zip(seeds, outputs, strict=True):
-            record_chunk(recorder, seed, output, iteration, per_iteration, spec.cost_names, speed)
-        iteration += length
-        length = int(np.clip(CHUNK_SECONDS * length / took, 1, min(MAX_CHUNK, 2 * length)))
-        if time.monotonic() - saved_at >= checkpoint_seconds and iteration < total:
-            save()
-            saved_at, saved_iteration = time.monotonic(), iteration
-        yield progress("training", speed)
-    if iteration > saved_iteration:
-        save()
-    if isinstance(runner, HostRunner):
-        runner.close()
-    yield progress("finished" if iteration >= total else "interrupted", speed)
+        if not training.finished:
+            yield progress("compiling")
+        for _ in training.advance(checkpoint_seconds=checkpoint_seconds, stopping=stopping):
+            yield progress("training")
+        yield progress("finished" if training.finished else "interrupted")
 
 
 def record_chunk(
@@ -154,8 +221,8 @@ def record_chunk(
     output: ChunkOutput,
     iteration: int,
     per_iteration: int,
-    cost_names: tuple[str, ...],
-    speed: float,
+    cost_names: Sequence[str],
+    times: Mapping[str, float],
 ) -> None:
     """Turn the arrays of one chunk into rows."""
     count, _length, num_envs = output.done.shape
@@ -172,7 +239,7 @@ def record_chunk(
             columns[f"train/{name}"] = values
         else:
             columns |= {f"train/{name}_{cost}": values[:, i] for i, cost in enumerate(cost_names)}
-    columns["time/steps_per_second"] = np.full(count, speed)
+    columns |= {name: np.full(count, value) for name, value in times.items()}
     recorder.add_metrics(seed, ends, columns)
     chunk, step, _ = np.nonzero(done)
     if len(chunk):
@@ -182,27 +249,9 @@ def record_chunk(
         )
 
 
-def _resume(
-    out: Path, config: TrainConfig, problem: Problem, runner: Runner, recorder: Recorder, mark: str
-) -> tuple[int, tuple[str, ...]]:
-    """Start or take up the run folder; return the iteration to go on from and what was refused."""
-    if (out / "config.json").exists():
-        check_same(out, config, mark)
-    else:
-        _start_folder(out, config, problem, mark)
-    checkpoint, refused = latest_checkpoint(out / "checkpoints", mark)
-    if checkpoint is None:
-        return 0, tuple(refused)
-    recorder.load(out, checkpoint.env_steps)
-    seeds = range(config.seed, config.seed + config.seeds)
-    templates = [jax.eval_shape(lambda s=state: s) for state in runner.states]
-    runner.states = [
-        restore(seed_arrays(checkpoint, s), t, checkpoint.path) for s, t in zip(seeds, templates, strict=True)
-    ]
-    return checkpoint.iteration, tuple(refused)
-
-
 def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> None:
+    from awavo.results.store import FORMAT, write_json
+
     meta = {
         "format": FORMAT,
         "fingerprint": mark,
@@ -218,7 +267,9 @@ def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -
 
 
 def check_same(out: Path, config: TrainConfig, mark: str) -> None:
-    """Refuse to go on in a folder that holds another run."""
+    """Refuse to resume in a folder that holds another run."""
+    from awavo.results.store import read_json
+
     meta = read_json(out / "config.json")
     if meta.get("fingerprint") == mark:
         return
@@ -227,7 +278,7 @@ def check_same(out: Path, config: TrainConfig, mark: str) -> None:
     old, new = flat(theirs), flat(ours)
     names = [k for k in new if k not in ("algo_options", "task_options") and _plain(old.get(k)) != _plain(new[k])]
     told = ", ".join(f"{k}={old.get(k)!r} (now {new[k]!r})" for k in names[:4]) or "its configuration"
-    raise RunFolderError(f"'{out}' holds a run with {told}: give another --out, or the same options to go on with it.")
+    raise RunFolderError(f"'{out}' holds a run with {told}: give another --out, or the same options to resume it.")
 
 
 def _plain(value: Any) -> Any:
@@ -235,7 +286,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _locked(out: Path | None) -> Iterator[None]:
+def locked(out: Path | None) -> Iterator[None]:
     """Hold the run folder for this process alone."""
     if out is None:
         yield

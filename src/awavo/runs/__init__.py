@@ -1,0 +1,1 @@
+"""Runs: built from names and options, trained, evaluated, certified, explained, exported, drawn."""
