@@ -1,12 +1,10 @@
-"""`awavo reproduce`: run what is missing of a figure, then write data, pictures, paragraphs and the page."""
+"""The comparison as a whole: run what is missing of a figure, then write data, pictures, paragraphs and the page."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 from awavo.paper.budgets import BUDGETS
@@ -20,28 +18,46 @@ from awavo.paper.plans import plan_jobs
 
 __all__ = ["reproduce"]
 
+Say = Callable[[str], None]
 
-def reproduce(args: Any) -> int:
-    """Run the command; exit code 1 where nothing can be collected."""
-    names = _names(args.figure)
-    if args.budget not in BUDGETS:
-        raise UnknownNameError(f"no budget is named '{args.budget}'.{did_you_mean(args.budget, BUDGETS)}")
-    check_engine(args.engine)
-    out = args.out or Path("runs") / f"reproduce-{args.budget}"
+
+def reproduce(
+    figure: str,
+    out: Path,
+    *,
+    budget: str = "quick",
+    seeds: int | None = None,
+    engine: str = "local",
+    collect: bool = False,
+    say: Say = print,
+    say_more: Say = lambda line: None,
+) -> list[Path]:
+    """Reproduce a figure, or "all" of them; return the files that were written, none where there are no results.
+
+    Args:
+        figure: A name of `FIGURES`, or "all".
+        out: Folder; results found in it are kept.
+        budget: "quick" or "full".
+        seeds: Number of seeds; None for the budget's.
+        engine: Where jobs run: "local" or "ray".
+        collect: Run nothing, make figures of the results that are there.
+        say: Takes a line for each step.
+        say_more: Takes lines from inside a job.
+    """
+    names = _names(figure)
+    if budget not in BUDGETS:
+        raise UnknownNameError(f"no budget is named '{budget}'.{did_you_mean(budget, BUDGETS)}")
+    check_engine(engine)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out '{out}' is a file: give a folder.")
-    per_job = 1 if args.engine == "ray" else None
-    plans = {name: plan_jobs(name, args.budget, seeds=args.seeds, seeds_per_job=per_job) for name in names}
-    say = _silent if args.json else _say
-    if args.budget == "quick":
+    per_job = 1 if engine == "ray" else None
+    plans = {name: plan_jobs(name, budget, seeds=seeds, seeds_per_job=per_job) for name in names}
+    if budget == "quick":
         say(QUICK)
-    left = [job for name in names for job in missing_jobs(plans[name], out)]
-    if not args.collect:
-        _run(left, sum(map(len, plans.values())), out, args.engine, say)
-    written = _collect(names, plans, args.budget, out, say)
-    if args.json:
-        print(json.dumps({"out": str(out), "budget": args.budget, "written": [str(path) for path in written]}))
-    return 0 if written else 1
+    if not collect:
+        left = [job for name in names for job in missing_jobs(plans[name], out)]
+        _run(left, sum(map(len, plans.values())), out, engine, say, say_more)
+    return _collect(names, plans, budget, out, say)
 
 
 def _names(figure: str) -> list[str]:
@@ -52,17 +68,17 @@ def _names(figure: str) -> list[str]:
     return [figure]
 
 
-def _run(left: list[Job], total: int, out: Path, engine: str, say: Any) -> None:
+def _run(left: list[Job], total: int, out: Path, engine: str, say: Say, say_more: Say) -> None:
     """Run the jobs that are left, with a line for each; an interruption keeps the finished ones."""
     say(f"{total - len(left)} of {total} jobs are finished, {len(left)} to run into {out}")
     began = time.perf_counter()
-    show = (lambda line: say(f"    {line}")) if sys.stdout.isatty() else _silent
-    for count, (job, seconds) in enumerate(run_jobs(left, out, engine, show), start=1):
+    jobs = run_jobs(left, out, engine, lambda line: say_more(f"    {line}"))
+    for count, (job, seconds) in enumerate(jobs, start=1):
         spent = time.perf_counter() - began
         say(f"  [{count}/{len(left)}] {job.figure} {job.name}: {seconds:.0f} s ({spent / 60:.1f} min in all)")
 
 
-def _collect(names: list[str], plans: dict[str, list[Job]], size: str, out: Path, say: Any) -> list[Path]:
+def _collect(names: list[str], plans: dict[str, list[Job]], size: str, out: Path, say: Say) -> list[Path]:
     written, findings = [], {}
     for name in names:
         results = read_results(out, name)
@@ -78,11 +94,3 @@ def _collect(names: list[str], plans: dict[str, list[Job]], size: str, out: Path
         written.append(write_page(findings, size, out / "report.html"))
         say(f"page: {written[-1]}")
     return written
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
-def _silent(line: str) -> None:
-    """Say nothing."""
