@@ -16,13 +16,13 @@ from pathlib import Path
 
 from awavo.paper.budgets import tasks_table
 from awavo.paper.comparison import TaskComparison
-from awavo.paper.entries import load_entries, read_results
 from awavo.paper.figures import FIGURES, load
 from awavo.paper.job import missing_jobs
 from awavo.paper.learning import METHODS, compare_all
 from awavo.paper.learning_text import bounded_steps
+from awavo.paper.method_results import load_method_results, read_results
 from awavo.paper.names import ALGO_NAMES, TASK_NAMES
-from awavo.paper.outputs import Finding, Task, provenance_lines, write_finding
+from awavo.paper.outputs import FigureFinding, FigureTask, provenance_lines, write_finding
 from awavo.paper.page import write_page
 from awavo.paper.plans import plan_jobs
 from awavo.results.outcome import format_estimate
@@ -61,7 +61,7 @@ def ablation_results(folder: Path) -> list[dict]:
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / "reproduce"
-    found: dict[str, tuple[Task, Finding]] = {}
+    found: dict[str, tuple[FigureTask, FigureFinding]] = {}
     parts = []
     with tempfile.TemporaryDirectory() as scratch:
         for name, spec in FIGURES.items():
@@ -70,19 +70,19 @@ def main() -> None:
             if not results:
                 continue
             jobs = plan_jobs(name, "full")
-            task = Task(name, "full", results, jobs, Path(scratch), len(missing_jobs(jobs, folder)))
+            task = FigureTask(name, "full", results, jobs, Path(scratch), len(missing_jobs(jobs, folder)))
             finding = load(spec.collect)(task)
             write_finding(task, finding)
             found[name] = (task, finding)
             parts.append(section(task, finding))
         page = write_page(found, "full", ROOT / "docs/_static/reproduce.html")
     (ROOT / "docs/reproduce_results.md").write_text("\n\n".join(parts) + "\n")
-    entries, _ = load_entries(found["learning"][0].results, found["learning"][0].jobs)
+    entries, _ = load_method_results(found["learning"][0].results, found["learning"][0].jobs)
     write_readme(compare_all(entries))
     print(f"docs/reproduce_results.md, README.md, {page} ({page.stat().st_size / 1e3:.0f} kB)")
 
 
-def section(task: Task, finding: Finding) -> str:
+def section(task: FigureTask, finding: FigureFinding) -> str:
     """One figure for the docs: text, table, pictures, where it comes from."""
     spec = FIGURES[task.figure]
     lines = [f"### {spec.title} ({spec.paper})", finding.text, finding.table]

@@ -10,7 +10,6 @@ import sys
 import numpy as np
 
 import awavo
-from awavo.cli.progress import show_evaluation, show_progress
 
 LIMIT = 20.0
 
@@ -19,12 +18,20 @@ def too_fast(obs, action, next_obs):
     return np.abs(next_obs[:, 2]) > 4
 
 
+def show(progress):
+    recent = ", ".join(f"{name} {value:.1f}" for name, value in progress.recent.items())
+    print(f"{progress.phase:<9} {progress.env_steps:>6} of {progress.total_steps} steps  {recent}")
+
+
 def main():
     out = sys.argv[1] if len(sys.argv) > 1 else "runs/pendulum"
     config = awavo.configure("Pendulum-v1", "orpo-dr", steps=60_000, seeds=3, cost_limits=(LIMIT,))
-    show_progress(awavo.train_iter(config, out, cost_fn=too_fast))
-    run = awavo.load(out, cost_fn=too_fast)
-    show_evaluation(run.evaluate(), config.task, config.algo)
+    run = awavo.train(config, out, cost_fn=too_fast, on_progress=show)
+    for policy, found in run.evaluate().items():
+        figures = {"return": found["return"], **found["costs"]}
+        for name, figure in figures.items():
+            limit = f"  (limit {figure['limit']:g})" if "limit" in figure else ""
+            print(f"{policy:<10} {name:<8} {figure['value']:.1f} [{figure['low']:.1f}, {figure['high']:.1f}]{limit}")
     print("report page:", run.report())
 
 

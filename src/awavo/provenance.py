@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["command_line", "device_info", "source_commit", "versions"]
+__all__ = ["Part", "command_line", "device_info", "source_commit", "stamp", "versions"]
 
+Part = Literal["command", "commit", "versions", "device", "created"]
 PACKAGES = ("awavo", "jax", "jaxlib", "numpy", "equinox", "optax", "gymnasium", "polars")
 
 
@@ -26,7 +28,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def device_info() -> dict[str, Any]:
+def device_info() -> dict[str, str | int | None]:
     """The accelerator jax uses and the machine around it."""
     import jax
 
@@ -72,3 +74,19 @@ def command_line() -> str:
     """The command as typed, without the interpreter's path."""
     name = Path(sys.argv[0]).name
     return " ".join(["awavo" if name in ("__main__.py", "main.py") else name, *sys.argv[1:]])
+
+
+def stamp(*parts: Part) -> dict[str, Any]:
+    """Where a result comes from, to be merged into its JSON: the parts named, in that order.
+
+    Without names: command, commit, versions and device. `created` is the time in UTC. Only what is asked for is looked
+    up: a stamp without the device imports no jax.
+    """
+    look_up = {
+        "command": command_line,
+        "commit": source_commit,
+        "versions": versions,
+        "device": device_info,
+        "created": lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    return {part: look_up[part]() for part in parts or ("command", "commit", "versions", "device")}

@@ -129,9 +129,9 @@ def test_removing_nothing_gives_exactly_zero_and_shares_sum():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.integers(1, 3), st.floats(0.01, 10.0))
-def test_axioms_on_any_scores(seed, num, heat):
+def test_axioms_on_any_scores(seed, num, temperature):
     scores = np.random.default_rng(seed).normal(size=(2**num, 40)).astype(np.float32)
-    weights = coalition_weights(jnp.asarray(scores), heat)
+    weights = coalition_weights(jnp.asarray(scores), temperature)
     found = influences(weights)
     assert bool(jnp.all((found >= 0) & (found <= 1 + 1e-6)))
     game = total_variation(weights, weights[0])

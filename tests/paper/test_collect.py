@@ -5,17 +5,17 @@ import polars as pl
 import pytest
 from made_up import learning_result, result
 
-from awavo.paper.entries import read_results
 from awavo.paper.figures import FIGURES, load
 from awavo.paper.markup import to_html
-from awavo.paper.outputs import QUICK, Task, merge_blocks, write_finding
+from awavo.paper.method_results import read_results
+from awavo.paper.outputs import QUICK, FigureTask, merge_blocks, write_finding
 from awavo.paper.plans import plan_jobs
 
 AROUND = np.linspace(-1, 1, 10)
 
 
 def collected(folder, figure, size="full"):
-    task = Task(figure, size, read_results(folder, figure), plan_jobs(figure, size), folder)
+    task = FigureTask(figure, size, read_results(folder, figure), plan_jobs(figure, size), folder)
     finding = load(FIGURES[figure].collect)(task)
     paths = write_finding(task, finding)
     for path in paths:

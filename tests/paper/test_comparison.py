@@ -8,9 +8,9 @@ from made_up import learning_result
 
 from awavo.paper.claims import CONFIRMED, REFUTED, UNDECIDED, check_claims
 from awavo.paper.comparison import compare_task, difference, good_steps, settled_steps
-from awavo.paper.entries import load_entries, read_results
 from awavo.paper.job import Job
 from awavo.paper.learning_text import answer, claims_text
+from awavo.paper.method_results import load_method_results, read_results
 from awavo.paper.scores import pool_scores
 from awavo.results.limits import LimitRule
 
@@ -19,7 +19,7 @@ AROUND = np.linspace(-1, 1, 10)
 
 
 def compared(write, *results):
-    entries, _ = load_entries(read_results(write(*results), "learning"))
+    entries, _ = load_method_results(read_results(write(*results), "learning"))
     return compare_task(entries, FACTS)
 
 
@@ -38,14 +38,14 @@ def test_a_method_is_within_limits_by_the_one_rule(write):
     result = learning_result("cartpole", "crpo", 100 + AROUND)
     costs = result["rows"][0]["evaluation"]["greedy"]["costs"]
     costs["angle"]["per_seed"] = [99.0] + [1.0] * 9
-    entries, _ = load_entries(read_results(write(result), "learning"))
+    entries, _ = load_method_results(read_results(write(result), "learning"))
     assert not compare_task(entries, FACTS).standings[0].is_within
     assert compare_task(entries, FACTS, LimitRule(require="90%")).standings[0].is_within
 
 
 def test_there_is_no_slack_unless_it_is_asked_for(write):
     result = learning_result("cartpole", "crpo", 100 + AROUND, cost=10.01)
-    entries, _ = load_entries(read_results(write(result), "learning"))
+    entries, _ = load_method_results(read_results(write(result), "learning"))
     assert compare_task(entries, FACTS).standings[0].feasible_seeds == 0
     assert compare_task(entries, FACTS, LimitRule(slack=0.5)).standings[0].feasible_seeds == 10
 
@@ -103,7 +103,7 @@ def test_sooner(write):
     ("crpo", "cost", "verdict"), [(30, 0.5, CONFIRMED), (10, 0.5, REFUTED), (20, 0.5, UNDECIDED), (30, 9.0, REFUTED)]
 )
 def test_claims_can_fail(write, crpo, cost, verdict):
-    entries, _ = load_entries(
+    entries, _ = load_method_results(
         read_results(
             write(
                 learning_result("drone", "awavo", 20 + AROUND),
@@ -121,7 +121,7 @@ def test_claims_can_fail(write, crpo, cost, verdict):
 def test_blocks_of_seeds_are_put_together_once(write):
     first = learning_result("cartpole", "awavo", [1.0, 2.0], seeds=[0, 1])
     again = learning_result("cartpole", "awavo", [9.0, 3.0], seeds=[1, 2])
-    entries, notes = load_entries(read_results(write(first, again), "learning"))
+    entries, notes = load_method_results(read_results(write(first, again), "learning"))
     assert entries[0].seeds == [0, 1, 2]
     assert entries[0].final.returns.tolist() == [1.0, 2.0, 3.0]
     assert notes == []
@@ -134,11 +134,11 @@ def test_settings_of_the_budget_come_first(write):
     folder = write(old, new)
     settings = {"task": "cartpole", "algo": "awavo", "steps": 1000, "cost_limits": [30, 10]}
     job = Job("learning", "x", {**settings, "options": {"margin": 0.1, "added": 2}}, (0,))
-    entries, notes = load_entries(read_results(folder, "learning"), [job])
+    entries, notes = load_method_results(read_results(folder, "learning"), [job])
     assert entries[0].final.returns[0] == 2.0
     assert notes == ["cartpole, awavo: 'cartpole-awavo-old' was left out for 'cartpole-awavo-new'."]
     other = Job("learning", "x", {**settings, "options": {"margin": 0.2}}, (0,))
-    entries, notes = load_entries(read_results(folder, "learning"), [other])
+    entries, notes = load_method_results(read_results(folder, "learning"), [other])
     assert entries[0].final.returns[0] == 1.0
     assert any("other settings than those of this budget: awavo on cartpole" in note for note in notes)
 

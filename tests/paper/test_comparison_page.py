@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made_up import learning_result, write_results
 
-from awavo import cli
+from awavo.cli.main import main
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -45,7 +45,7 @@ def page(once):
             learning_result("drone", "crpo", 3 + AROUND, steps=100_000),
             learning_result("drone", "paets", 1 + AROUND, path=(1.0,)),
         )
-        assert cli.main(["reproduce", "learning", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
+        assert main(["reproduce", "learning", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
 
     folder = once("comparison", make)
     assert (folder / "report.html").stat().st_size < 5_000_000

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from made_up import learning_result
 
-from awavo import cli
+from awavo.cli.main import main
 from awavo.paper import engines
 
 
@@ -36,7 +36,7 @@ def conv(monkeypatch):
     ],
 )
 def test_bad_input_is_one_line(arguments, said, capsys, tmp_path):
-    assert cli.main([*arguments, "--out", str(tmp_path)]) == 2
+    assert main([*arguments, "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert len(error.strip().splitlines()) == 1
@@ -44,16 +44,16 @@ def test_bad_input_is_one_line(arguments, said, capsys, tmp_path):
 
 def test_without_ray_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert cli.main(["reproduce", "convergence", "--engine", "ray", "--out", str(tmp_path)]) == 2
+    assert main(["reproduce", "convergence", "--engine", "ray", "--out", str(tmp_path)]) == 2
     assert "--engine ray needs the extra 'ray'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_same_command_goes_on(conv, capsys, tmp_path):
     command = ["reproduce", "convergence", "--out", str(tmp_path), "--device", "cpu"]
-    assert cli.main(command) == 0
+    assert main(command) == 0
     assert len(conv) == 2
-    assert cli.main([*command, "--seeds", "4"]) == 0
+    assert main([*command, "--seeds", "4"]) == 0
     assert conv[2:] == [(1.0, (3,)), (10.0, (3,))]
     assert "Quick budget" in capsys.readouterr().out
     assert (tmp_path / "report.html").stat().st_size > 10_000
@@ -68,25 +68,25 @@ def test_an_interruption_keeps_finished_jobs(conv, monkeypatch, capsys, tmp_path
         return real(job, out, **options)
 
     monkeypatch.setattr(engines, "run_job", stop)
-    assert cli.main(["reproduce", "convergence", "--out", str(tmp_path)]) == 130
+    assert main(["reproduce", "convergence", "--out", str(tmp_path)]) == 130
     assert len(list(tmp_path.rglob("*.json"))) == 1
     assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_collecting_runs_nothing(conv, write, capsys):
     folder = write(learning_result("cartpole", "awavo", 198 + np.linspace(-1, 1, 10)))
-    assert cli.main(["reproduce", "all", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
+    assert main(["reproduce", "all", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
     assert conv == []
     said = json.loads(capsys.readouterr().out)
     assert any(path.endswith("learning/finding.md") for path in said["written"])
 
 
 def test_nothing_to_collect_is_a_negative_verdict(tmp_path, capsys):
-    assert cli.main(["reproduce", "lorenz", "--collect", "--out", str(tmp_path)]) == 1
+    assert main(["reproduce", "lorenz", "--collect", "--out", str(tmp_path)]) == 1
     assert "no results" in capsys.readouterr().out
 
 
 def test_a_torn_file_is_named(tmp_path, capsys):
     (tmp_path / "torn.json").write_text("{")
-    assert cli.main(["reproduce", "learning", "--collect", "--out", str(tmp_path)]) == 2
+    assert main(["reproduce", "learning", "--collect", "--out", str(tmp_path)]) == 2
     assert "torn.json" in capsys.readouterr().err

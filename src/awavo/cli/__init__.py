@@ -1,1 +1,1 @@
-"""The command line: one file for each command."""
+"""The command line: `main` finds the command, one file for each holds its options, its action and its printing."""

@@ -2,20 +2,110 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.errors import InputError
+from awavo.cli.common import Device, Json, print_json
+from awavo.errors import InputError, UnknownNameError, did_you_mean
 
-__all__ = ["infer", "read_observations"]
+__all__ = ["Infer", "read_observations"]
+
+FORCING = 8.0
+"""The forcing of the ring where it is known."""
+FAILED_SHARE = 0.02
+"""Share of the sites that may keep a misfit before the verdict is negative."""
 
 
-def _share(text: str) -> float:
+@dataclass
+class Infer:
+    """Options of `awavo infer`."""
+
+    system: Annotated[Positional[str], arg(metavar="SYSTEM", help="lorenz96")]
+    states: Annotated[int, arg(help="sites of the ring of a twin experiment")] = 50
+    regime: Annotated[str, arg(help="G (noise 1, every 0.125) or D (variance 0.1, every 0.1)")] = "G"
+    unobserved: Annotated[str, arg(help="share of the sites that is never observed")] = "1/3"
+    forcing: Annotated[str, arg(help="known (8) or infer")] = "known"
+    guess: Annotated[float, arg(help="where the inference of the forcing starts")] = 7.0
+    seed: Annotated[int, arg(help="seed of the twin experiment and of the search")] = 0
+    data: Annotated[Path | None, arg(help="own observations instead: .npz (observed, truth) or .parquet")] = None
+    noise: Annotated[
+        float | None, arg(help="standard deviation of the observations' noise (default: the regime's)")
+    ] = None
+    out: Annotated[Path | None, arg(help="folder (default runs/lorenz96-STATES-seedSEED)")] = None
+    draws: Annotated[int, arg(help="members of the posterior ensemble")] = 16
+    rounds: Annotated[int, arg(help="rounds of the search for modes at most")] = 8
+    dtype: Annotated[str, arg(help="float32 or float64")] = "float32"
+    memory_mb: Annotated[float, arg(help="memory for the patches solved at once")] = 4096.0
+    device: OmitArgPrefixes[Device] = field(default_factory=Device)
+    json: Json = False
+
+    def run(self) -> int:
+        """Write the posterior, the summary and the page; exit code 1 when some region kept a misfit."""
+        self.device.apply()
+        self._check()
+        import jax
+
+        from awavo.assimilation.engine import Settings, System
+        from awavo.assimilation.modes import Search
+        from awavo.assimilation.observations import check_observations
+        from awavo.runs.infer import infer_trajectories
+        from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_settings, lorenz96_system, twin_experiment
+        from awavo.training.compilation import enable_cache
+
+        enable_cache()
+        if self.regime not in REGIMES:
+            raise InputError(f"--regime {self.regime} is not one of {', '.join(REGIMES)}.")
+        jax.config.update("jax_enable_x64", self.dtype == "float64")
+        regime = REGIMES[self.regime]
+        if self.data is None:
+            unobserved = _read_share(self.unobserved)
+            twin = twin_experiment(self.states, regime=self.regime, unobserved=unobserved, seed=self.seed)
+            observed, truth = twin.observed, twin.truth
+        else:
+            observed, truth = read_observations(self.data)
+        noise = regime.noise if self.noise is None else self.noise
+        observed = check_observations(observed, observed.shape[-1:], noise)
+        sites = observed.shape[1]
+        infer_forcing = self.forcing == "infer"
+        system = System(**lorenz96_system(sites, regime.steps, self.guess if infer_forcing else FORCING))
+        search = Search(rounds=self.rounds, slots=lorenz96_settings(sites, jax.default_backend()))
+        settings = Settings(
+            infer_theta=infer_forcing, num_draws=self.draws, memory_mb=self.memory_mb, dtype=self.dtype,
+            seed=self.seed, search=search,
+        )  # fmt: skip
+        out = self.out or Path("runs") / f"lorenz96-{sites}-seed{self.seed}"
+        made = infer_trajectories(
+            system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",
+            times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(self.json),
+        )  # fmt: skip
+        summary = made.summary | {"run": str(out), "report": str(out / "report.html")}
+        misfits = int((made.belief.chi2 > search.threshold * 1.2).sum())
+        if self.json:
+            print_json(summary | {"sites_with_misfit": misfits})
+        else:
+            _show(summary, misfits)
+        return 1 if misfits > FAILED_SHARE * sites else 0
+
+    def _check(self) -> None:
+        """Refuse what can be refused before jax is loaded."""
+        if self.system != "lorenz96":
+            raise UnknownNameError(f"no system is named '{self.system}'.{did_you_mean(self.system, ['lorenz96'])}")
+        if self.forcing not in ("known", "infer"):
+            raise InputError(f"--forcing {self.forcing} is not one of known, infer.")
+        if self.dtype not in ("float32", "float64"):
+            raise InputError(f"--dtype {self.dtype} is not one of float32, float64.")
+        if not self.memory_mb > 0:
+            raise InputError(f"--memory-mb {self.memory_mb:g} must be above 0.")
+
+
+def _read_share(text: str) -> float:
     try:
         return float(Fraction(text))
     except (ValueError, ZeroDivisionError):
@@ -46,64 +136,8 @@ def read_observations(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     raise InputError(f"--data {path} is neither .npz nor .parquet.")
 
 
-def infer(args: Any) -> int:
-    """Infer, write the posterior and the report page; exit code 1 when some region kept a misfit."""
-    from awavo.errors import UnknownNameError, did_you_mean
-    from awavo.results.store import to_plain
-
-    if args.system != "lorenz96":
-        raise UnknownNameError(f"no system is named '{args.system}'.{did_you_mean(args.system, ['lorenz96'])}")
-    if args.forcing not in ("known", "infer"):
-        raise InputError(f"--forcing {args.forcing} is not one of known, infer.")
-    if args.dtype not in ("float32", "float64"):
-        raise InputError(f"--dtype {args.dtype} is not one of float32, float64.")
-    if not args.memory_mb > 0:
-        raise InputError(f"--memory-mb {args.memory_mb:g} must be above 0.")
-    import jax
-
-    from awavo.runs.infer import infer_trajectories
-    from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_settings, lorenz96_system, twin_experiment
-    from awavo.training.compilation import enable_cache
-
-    enable_cache()
-    if args.regime not in REGIMES:
-        raise InputError(f"--regime {args.regime} is not one of {', '.join(REGIMES)}.")
-    jax.config.update("jax_enable_x64", args.dtype == "float64")
-    regime = REGIMES[args.regime]
-    if args.data is None:
-        twin = twin_experiment(args.states, regime=args.regime, unobserved=_share(args.unobserved), seed=args.seed)
-        observed, truth = twin.observed, twin.truth
-    else:
-        observed, truth = read_observations(args.data)
-    from awavo.assimilation.engine import Settings, System
-    from awavo.assimilation.modes import Search
-    from awavo.assimilation.observations import check_observations
-
-    noise = regime.noise if args.noise is None else args.noise
-    observed = check_observations(observed, observed.shape[-1:], noise)
-    infer_theta = args.forcing == "infer"
-    guess = args.guess if infer_theta else 8.0
-    system = System(**lorenz96_system(observed.shape[1], regime.steps, guess))
-    search = Search(rounds=args.rounds, slots=lorenz96_settings(observed.shape[1], jax.default_backend()))
-    settings = Settings(
-        infer_theta=infer_theta, num_draws=args.draws, memory_mb=args.memory_mb, dtype=args.dtype, seed=args.seed,
-        search=search,
-    )  # fmt: skip
-    out = args.out or Path("runs") / f"lorenz96-{observed.shape[1]}-seed{args.seed}"
-    made = infer_trajectories(
-        system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",
-        times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(args.json),
-    )  # fmt: skip
-    summary = made.summary | {"run": str(out), "report": str(out / "report.html")}
-    stuck = int((made.belief.chi2 > search.threshold * 1.2).sum())
-    if args.json:
-        print(json.dumps(to_plain(summary | {"sites_with_misfit": stuck}), allow_nan=False))
-    else:
-        _show(summary, stuck)
-    return 1 if stuck > 0.02 * observed.shape[1] else 0
-
-
-def _bar(quiet: bool) -> Any:
+def _bar(quiet: bool) -> Callable[[int, int, str], None] | None:
+    """What shows a stage `(stage, total, text)`: a bar, lines where stderr is no terminal, or nothing."""
     if quiet:
         return None
     from rich.console import Console
@@ -124,7 +158,7 @@ def _bar(quiet: bool) -> Any:
     return show
 
 
-def _show(summary: dict[str, Any], stuck: int) -> None:
+def _show(summary: dict[str, Any], misfits: int) -> None:
     scores = summary.get("scores")
     spent = f"{summary['solve_s']:.2f} s ({summary['compile_s']:.0f} s to compile)"
     print(f"{summary['states']} states, {summary['times']} times: {spent}")
@@ -136,5 +170,5 @@ def _show(summary: dict[str, Any], stuck: int) -> None:
     if summary["theta_inferred"]:
         (low, high), value = summary["theta_interval"][0], summary["theta"][0]
         print(f"forcing {value:.3f}, 90% interval [{low:.3f}, {high:.3f}]")
-    print(f"largest local chi2 {summary['largest_chi2']:.2f}; {stuck} sites keep a misfit")
+    print(f"largest local chi2 {summary['largest_chi2']:.2f}; {misfits} sites keep a misfit")
     print(f"posterior and page: {summary['report']}")

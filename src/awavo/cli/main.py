@@ -3,96 +3,111 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
 import re
 import sys
-from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from awavo.errors import AwavoError, did_you_mean
 
-__all__ = ["entry", "main"]
+__all__ = ["Command", "entry", "main"]
 
+# MODULE:CLASS of each command in this room, and one line on it. Only the module of the command asked for is imported.
 COMMANDS = {
     "demo": (
-        "Demo",
+        "demo:Demo",
         "Train ORPO-DR on constrained CartPole, evaluate it, write the report: the whole tour in a few minutes.",
     ),
-    "train": ("Train", "Train an algorithm on a task. The same command again goes on where the run stopped."),
-    "evaluate": ("Evaluate", "Evaluate a run on fresh episodes, greedy and stochastic."),
-    "certify": ("Certify", "Certify a run's policies and its method, check stored certificates, or prove an operator."),
+    "train": ("train:Train", "Train an algorithm on a task. The same command again resumes the run."),
+    "evaluate": ("evaluate:Evaluate", "Evaluate a run on fresh episodes, greedy and stochastic."),
+    "certify": (
+        "certify:Certify",
+        "Certify a run's policies and its method, check stored certificates, or prove an operator.",
+    ),
     "explain": (
-        "Explain",
+        "explain:Explain",
         "Say why a controller decided so: a flight record, a PX4 log, a run, or a flight task flown now.",
     ),
-    "infer": ("Infer", "Infer the states of a system from part of them: lorenz96, from 50 sites to a million."),
-    "compare": ("Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
+    "infer": ("infer:Infer", "Infer the states of a system from part of them: lorenz96, from 50 sites to a million."),
+    "compare": ("compare:Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
     "reproduce": (
-        "Reproduce",
+        "reproduce:Reproduce",
         "Run the paper's comparison figure by figure: data, pictures, what was found, one page.",
     ),
-    "report": ("Report", "Write one self-contained HTML page about one or several runs."),
+    "report": ("report:Report", "Write one self-contained HTML page about one or several runs."),
     "export": (
-        "Export",
+        "export:Export",
         "Write a run's policy as StableHLO and ONNX, with a manifest, for machines that do not train.",
     ),
-    "render": ("Render", "Fly or walk one episode and write its path, a picture and a video."),
-    "list": ("ListAll", "List tasks and algorithms."),
-    "check-env": ("CheckEnv", "Check an environment and say what is wrong and how to mend it."),
-    "doctor": ("Doctor", "Show versions, device, folders, and whether what is needed works."),
+    "render": ("render:Render", "Fly or walk one episode and write its path, a picture and a video."),
+    "list": ("list_names:ListNames", "List tasks and algorithms."),
+    "check-env": ("check_env:CheckEnv", "Check an environment and say what is wrong and how to mend it."),
+    "doctor": ("doctor:Doctor", "Show versions, device, folders, and whether what is needed works."),
 }
 
 
-def _parse(arguments: list[str]) -> Any:
-    kind = arguments[0] if arguments else ""
-    if kind in COMMANDS:
-        return _parse_options(kind, arguments[1:])
-    if kind and not kind.startswith("-"):
-        raise AwavoError(f"no command is named '{kind}'.{did_you_mean(kind, COMMANDS)}")
-    from awavo import __version__
+class Command(Protocol):
+    """A command with its options read: a dataclass that tyro fills."""
 
-    if kind == "--version":
+    def run(self) -> int:
+        """Do it, print, and return the exit code."""
+        ...
+
+
+def _parse(arguments: list[str]) -> Command:
+    """Read the command and its options; help and typos import neither tyro nor jax."""
+    name = arguments[0] if arguments else ""
+    if name in COMMANDS:
+        return _parse_options(name, arguments[1:])
+    if name and not name.startswith("-"):
+        raise AwavoError(f"no command is named '{name}'.{did_you_mean(name, COMMANDS)}")
+    if name == "--version":
+        from awavo import __version__
+
         print(f"awavo {__version__}")
         raise SystemExit(0)
     lines = [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
     print("awavo: constrained reinforcement learning that shows its evidence\n")
     print("usage: awavo COMMAND [OPTIONS]      (awavo COMMAND --help for its options)\n")
     print("\n".join(lines))
-    raise SystemExit(0 if kind in ("", "-h", "--help") else 2)
+    raise SystemExit(0 if name in ("", "-h", "--help") else 2)
 
 
-def _parse_options(kind: str, options: list[str]) -> Any:
+def _parse_options(name: str, options: list[str]) -> Command:
     """Let tyro read the options; its boxed complaint becomes one line."""
     import tyro
 
-    from awavo.cli import options as known
-
-    name, summary = COMMANDS[kind]
+    path, summary = COMMANDS[name]
+    module, kind = path.split(":")
+    command = getattr(importlib.import_module(f"awavo.cli.{module}"), kind)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(getattr(known, name), prog=f"awavo {kind}", description=summary, args=options)
+            return tyro.cli(command, prog=f"awavo {name}", description=summary, args=options)
     except SystemExit as exit_:
         if exit_.code in (0, None):
             raise
+    # What is left of the box without its frame, its colours, its title and the hint at the help.
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip("│╭╮╰╯─ ") for line in complaint.getvalue().splitlines()]
     text = " ".join(line for line in lines if line and not line.startswith("For full helptext"))
     text = re.sub(r"^Parsing error ─*|^Unrecognized options ─*|^Required options ─*", "", text).strip()
-    text = text.removesuffix(f"awavo {kind} --help").strip()
+    text = text.removesuffix(f"awavo {name} --help").strip()
     missing = re.search(r"Missing value for argument '([\w-]+)'", text)
     if missing:
-        text = _missing_argument(kind, missing[1], options)
-    raise AwavoError(f"{text or 'the options cannot be read'} (see `awavo {kind} --help`).")
+        text = _missing_argument(name, missing[1], options)
+    raise AwavoError(f"{text or 'the options cannot be read'} (see `awavo {name} --help`).")
 
 
-def _missing_argument(kind: str, name: str, options: list[str]) -> str:
+def _missing_argument(command: str, name: str, options: list[str]) -> str:
+    """Say that an argument is missing, or that it was given as an option."""
     given = next((i for i, option in enumerate(options) if option.split("=")[0] == f"--{name}"), None)
     if given is None:
-        return f"{name.upper()} is missing: awavo {kind} {name.upper()}"
+        return f"{name.upper()} is missing: awavo {command} {name.upper()}"
     value = (options[given].partition("=")[2] or " ".join(options[given + 1 : given + 2])) or name.upper()
-    return f"{name.upper()} is an argument, not an option: awavo {kind} {value}"
+    return f"{name.upper()} is an argument, not an option: awavo {command} {value}"
 
 
 def _fail(message: str, code: int, as_json: bool) -> int:
@@ -107,16 +122,14 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
     try:
-        command: Any = _parse(arguments)
-        action: Callable[[], int] = command.run
-        code = action()
+        code = _parse(arguments).run()
     except AwavoError as error:
         code = _fail(" ".join(str(error).split()), 2, as_json)
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader left; Python must not fail again when it flushes at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
-        code = _fail("interrupted; the last checkpoint is intact, the same command goes on from it.", 130, as_json)
+        code = _fail("interrupted; the last checkpoint is intact, the same command resumes from it.", 130, as_json)
     return code
 
 

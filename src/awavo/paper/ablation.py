@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from awavo.paper.budgets import tasks_table
 from awavo.paper.comparison import Standing, compare_task, difference
-from awavo.paper.entries import load_entries
 from awavo.paper.learning_text import bounded_steps
-from awavo.paper.outputs import Finding, Picture, Task
+from awavo.paper.method_results import load_method_results
+from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.paper.plotting import COLORS
 from awavo.results.outcome import format_estimate
 from awavo.results.statistics import probability_of_improvement
@@ -24,12 +24,12 @@ WHOLE = "as it is"
 _NOT_SHOWN = "These results do not show that."
 
 
-def collect(task: Task) -> Finding:
+def collect(task: FigureTask) -> FigureFinding:
     """Every variant against the method as it is."""
-    entries, notes = load_entries(task.results, task.jobs)
+    entries, notes = load_method_results(task.results, task.jobs)
     facts = tasks_table()
     name = entries[0].task
-    standings = compare_task([entry for entry in entries if entry.task == name], facts[name]).standings
+    standings = compare_task([entry for entry in entries if entry.task == name], facts[name], task.rule).standings
     order = [job.settings["variant"] for job in task.jobs]
     standings.sort(key=lambda s: order.index(s.entry.variant) if s.entry.variant in order else len(order))
     whole = next((s for s in standings if s.entry.variant == WHOLE), None)
@@ -40,7 +40,7 @@ def collect(task: Task) -> Finding:
         for s in standings for i, seed in enumerate(s.entry.seeds)
     ]  # fmt: skip
     pictures = [Picture("ablation", (8.4, 3.2), lambda figure: _draw(figure, standings))]
-    return Finding(_text(standings, whole), data, _table(standings), pictures, notes)
+    return FigureFinding(_text(standings, whole), data, _table(standings), pictures, notes)
 
 
 def _text(standings: Sequence[Standing], whole: Standing | None) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from awavo.paper.entries import Entry, Point
+from awavo.paper.method_results import MethodResult, Point
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.statistics import mean_estimate, probability_of_improvement, stratified_bootstrap
 from awavo.types import Estimate
@@ -30,7 +30,7 @@ _SEED, _RESAMPLES = 20231, 2000
 class Standing:
     """One method on one task."""
 
-    entry: Entry
+    entry: MethodResult
     feasible_seeds: int
     is_within: bool
     excess: float
@@ -95,7 +95,7 @@ class TaskComparison:
         return probability_of_improvement(-first.good_at, -second.good_at)
 
 
-def compare_task(entries: Sequence[Entry], facts: Mapping[str, Any], rule: LimitRule = STRICT) -> TaskComparison:
+def compare_task(entries: Sequence[MethodResult], facts: Mapping[str, Any], rule: LimitRule = STRICT) -> TaskComparison:
     """Rank the entries of one task. `facts`: `threshold` and `why`."""
     standings = [_standing(entry, float(facts["threshold"]), rule) for entry in entries]
     order = sorted(standings, key=lambda s: (not s.is_within, 0.0 if s.is_within else s.excess, -s.mean.value))
@@ -113,7 +113,7 @@ def difference(first: Floats, second: Floats) -> Estimate:
     return Estimate(value, value - low, value + high, min(len(first), len(second)), "difference of means, 95%")
 
 
-def good_steps(entry: Entry, threshold: float, rule: LimitRule = STRICT) -> Floats:
+def good_steps(entry: MethodResult, threshold: float, rule: LimitRule = STRICT) -> Floats:
     """For each seed the first checkpoint at which it is within limits and at the threshold; infinity if none is."""
     first = np.full(len(entry.seeds), math.inf)
     for point in reversed(_points(entry)):
@@ -121,7 +121,7 @@ def good_steps(entry: Entry, threshold: float, rule: LimitRule = STRICT) -> Floa
     return first
 
 
-def settled_steps(entry: Entry, threshold: float, rule: LimitRule = STRICT) -> float:
+def settled_steps(entry: MethodResult, threshold: float, rule: LimitRule = STRICT) -> float:
     """First checkpoint from which on at least half of the seeds are good at every checkpoint; infinity if none is."""
     settled = math.inf
     for point in reversed(_points(entry)):
@@ -131,12 +131,12 @@ def settled_steps(entry: Entry, threshold: float, rule: LimitRule = STRICT) -> f
     return settled
 
 
-def steps_by_level(entry: Entry, levels: Floats, rule: LimitRule = STRICT) -> list[float]:
+def steps_by_level(entry: MethodResult, levels: Floats, rule: LimitRule = STRICT) -> list[float]:
     """Median steps to be within limits and at each level of return: what another threshold would have said."""
     return [_median(good_steps(entry, float(level), rule)) for level in levels]
 
 
-def _standing(entry: Entry, threshold: float, rule: LimitRule) -> Standing:
+def _standing(entry: MethodResult, threshold: float, rule: LimitRule) -> Standing:
     count = int(rule.seeds_within(entry.final.costs, entry.limits).sum())
     good_at = good_steps(entry, threshold, rule)
     good = _median_estimate(good_at)
@@ -161,13 +161,13 @@ def _wall_at(steps: float, walls: Mapping[int, float]) -> float:
     return walls[min(later)] if math.isfinite(steps) and later else math.nan
 
 
-def _points(entry: Entry) -> list[Point]:
+def _points(entry: MethodResult) -> list[Point]:
     """The checkpoints, and the end where the last one is before it."""
     last = entry.checkpoints[-1].env_steps if entry.checkpoints else -1
     return entry.checkpoints if last >= entry.env_steps else [*entry.checkpoints, entry.final]
 
 
-def _good(entry: Entry, point: Point, threshold: float, rule: LimitRule) -> NDArray[np.bool_]:
+def _good(entry: MethodResult, point: Point, threshold: float, rule: LimitRule) -> NDArray[np.bool_]:
     return rule.seeds_within(point.costs, entry.limits) & (point.returns >= threshold)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from awavo.formal.rates import RESOLUTION, RateFit, fit_rate
-from awavo.paper.outputs import Finding, Picture, Task
+from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.paper.plotting import COLORS
 
 __all__ = ["collect"]
@@ -19,7 +19,7 @@ SLOWEST, FASTEST = -0.5, -1.2
 ERRORS = {"gap": "gap to the optimum", "violation": "largest violation"}
 
 
-def collect(task: Task) -> Finding:
+def collect(task: FigureTask) -> FigureFinding:
     """Slopes with bootstrap intervals over problems and seeds."""
     rows = _merge(task.rows)
     fits = {(row["rate"], kind): fit_rate(row["horizons"], np.array(row[kind])) for row in rows for kind in ERRORS}
@@ -37,7 +37,7 @@ def collect(task: Task) -> Finding:
         for s, seed in enumerate(row["seed_numbers"]) for t, horizon in enumerate(row["horizons"])
     ]  # fmt: skip
     pictures = [Picture("rates", (7.0, 3.3), lambda figure: _draw(figure, rows, fits))]
-    return Finding("\n\n".join(text), data, _table(rows, fits), pictures)
+    return FigureFinding("\n\n".join(text), data, _table(rows, fits), pictures)
 
 
 def _merge(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ FIGURES = {
         "Figure 6",
         "awavo.paper.plans:table_jobs",
         "awavo.paper.flight_run:run_flight",
-        "awavo.paper.flight:collect",
+        "awavo.paper.flight_figure:collect",
     ),
     "interpretation": FigureSpec(
         "Interpretation at the reference states",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from awavo.paper.outputs import Finding, Picture, Task, merge_blocks
+from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS
 from awavo.results.outcome import format_estimate
 from awavo.results.statistics import mean_estimate
@@ -20,14 +20,14 @@ FORCE, RS02 = 0, 2
 Rows = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
-def collect(task: Task) -> Finding:
+def collect(task: FigureTask) -> FigureFinding:
     """Influence p(tau | L0) at the reference states of the three tasks, and the gap FT3 - (FT1 + FT2) at RS 02."""
     blocks = merge_blocks(task.rows, ("scene", "flight"), ("seed_numbers", "at_marks", "influence", "force_n"))
     rows: Rows = {(row["scene"], row["flight"]): row for row in blocks}
     scenes = list(dict.fromkeys(scene for scene, _ in rows))
     text = [_sentence(scene, rows) for scene in scenes if all((scene, flight) in rows for flight in PAPER)]
     pictures = [Picture("influence", (9.6, 3.4), lambda figure: _draw(figure, rows))]
-    return Finding("\n\n".join(text), _data(rows), _table(rows), pictures)
+    return FigureFinding("\n\n".join(text), _data(rows), _table(rows), pictures)
 
 
 def _at_mark(row: Mapping[str, Any], mark: int, factor: int = FORCE) -> np.ndarray:

@@ -8,31 +8,32 @@ from typing import Any
 from awavo.paper.budgets import tasks_table
 from awavo.paper.claims import check_claims
 from awavo.paper.comparison import TaskComparison, compare_task
-from awavo.paper.entries import Entry, load_entries
 from awavo.paper.learning_page import page_data
 from awavo.paper.learning_plots import draw_curves, draw_scores
 from awavo.paper.learning_text import answer, claims_text, pooled_text, table
+from awavo.paper.method_results import MethodResult, load_method_results
 from awavo.paper.names import ALGO_NAMES
-from awavo.paper.outputs import Finding, Picture, Task
+from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.paper.scores import pool_scores
+from awavo.results.limits import STRICT, LimitRule
 
 __all__ = ["collect", "compare_all"]
 
 METHODS = ("awavo", "crpo", "pcpo", "trpo-ipo", "paets")
 
 
-def compare_all(entries: Sequence[Entry]) -> list[TaskComparison]:
+def compare_all(entries: Sequence[MethodResult], rule: LimitRule = STRICT) -> list[TaskComparison]:
     """Compare the methods on every task that has results."""
     facts = tasks_table()
     groups = [[entry for entry in entries if entry.task == task] for task in facts]
-    return [compare_task(group, facts[group[0].task]) for group in groups if group]
+    return [compare_task(group, facts[group[0].task], rule) for group in groups if group]
 
 
-def collect(task: Task) -> Finding:
+def collect(task: FigureTask) -> FigureFinding:
     """Everything that the learning results say."""
     results = [{**result, "rows": [r for r in result["rows"] if r.get("algo") in METHODS]} for result in task.results]
-    entries, notes = load_entries(results, task.jobs)
-    comparisons = compare_all(entries)
+    entries, notes = load_method_results(results, task.jobs)
+    comparisons = compare_all(entries, task.rule)
     pooled = pool_scores(comparisons, tasks_table())
     verdicts = check_claims(comparisons)
     missing = _missing(task, entries)
@@ -48,7 +49,7 @@ def collect(task: Task) -> Finding:
             lambda figure: draw_scores(figure, comparisons, pooled),
         ),
     ]
-    return Finding(
+    return FigureFinding(
         "\n\n".join(text),
         [row for entry in entries for row in _rows(entry)],
         table(comparisons),
@@ -62,14 +63,14 @@ def _rules(comparisons: Sequence[TaskComparison]) -> str:
     return f"{comparisons[0].rule.text.capitalize()}. Intervals are 95% over seeds. All seeds count."
 
 
-def _missing(task: Task, entries: Sequence[Entry]) -> list[str]:
+def _missing(task: FigureTask, entries: Sequence[MethodResult]) -> list[str]:
     there = {(entry.task, entry.algo) for entry in entries}
     wanted = dict.fromkeys((job.settings["task"], job.settings["algo"]) for job in task.jobs)
     listed = [f"{ALGO_NAMES.get(algo, algo)} on {name}" for name, algo in wanted if (name, algo) not in there]
     return [f"No results yet: {', '.join(listed)}."] if listed else []
 
 
-def _rows(entry: Entry) -> list[dict[str, Any]]:
+def _rows(entry: MethodResult) -> list[dict[str, Any]]:
     """Long rows: one value of one seed (checkpoints, end) or of the mean over seeds (training) at one moment."""
     head = {"task": entry.task, "algo": entry.algo, "variant": entry.variant, "commit": entry.source["commit"]}
     limits = [None, *entry.limits]

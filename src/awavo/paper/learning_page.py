@@ -10,8 +10,8 @@ import numpy as np
 
 from awavo.paper.claims import Verdict
 from awavo.paper.comparison import Standing, TaskComparison, steps_by_level
-from awavo.paper.entries import Entry
 from awavo.paper.learning_text import answer_sentences, bounded_steps
+from awavo.paper.method_results import MethodResult
 from awavo.paper.names import ALGO_COLORS, ALGO_NAMES, TASK_NAMES
 from awavo.paper.scores import LEVELS, Pooled
 from awavo.results.charts import round_numbers
@@ -31,6 +31,7 @@ def page_data(
             {"id": name, "name": ALGO_NAMES.get(name, name), "color": ALGO_COLORS.get(name, 7)}
             for name in dict.fromkeys(s.entry.algo for c in comparisons for s in c.standings)
         ],
+        "rule": comparisons[0].rule.text,
         "tasks": [_task(comparison) for comparison in comparisons],
         "pooled": _pooled(pooled),
         "claims": [
@@ -139,22 +140,22 @@ def _chart(
     }
 
 
-def _line(entry: Entry, points: list[tuple[float, float, float, float]]) -> dict[str, Any]:
+def _line(entry: MethodResult, points: list[tuple[float, float, float, float]]) -> dict[str, Any]:
     columns = [list(column) for column in zip(*points, strict=True)] or [[], [], [], []]
     return {**_series(entry), **dict(zip(("x", "y", "low", "high"), map(_round, columns), strict=True)), "lines": []}
 
 
-def _series(entry: Entry) -> dict[str, Any]:
+def _series(entry: MethodResult) -> dict[str, Any]:
     color = ALGO_COLORS.get(entry.algo, 7)
     look = {"color": color, "dash": color % 4, "shape": color % 3}
     return {"name": ALGO_NAMES.get(entry.algo, entry.algo), "algo": entry.algo, **look}
 
 
-def _training(entry: Entry, index: int) -> list[tuple[float, float, float, float]]:
+def _training(entry: MethodResult, index: int) -> list[tuple[float, float, float, float]]:
     return [(b.env_steps, float(b.value[index]), float(b.low[index]), float(b.high[index])) for b in entry.curve]
 
 
-def _evaluations(entry: Entry, index: int) -> list[tuple[float, float, float, float]]:
+def _evaluations(entry: MethodResult, index: int) -> list[tuple[float, float, float, float]]:
     rows = []
     for point in entry.checkpoints:
         estimate = mean_estimate(point.returns if index == 0 else point.costs[:, index - 1])
@@ -162,7 +163,7 @@ def _evaluations(entry: Entry, index: int) -> list[tuple[float, float, float, fl
     return rows
 
 
-def _levels(entry: Entry, levels: np.ndarray, rule: LimitRule) -> list[tuple[float, float, float, float]]:
+def _levels(entry: MethodResult, levels: np.ndarray, rule: LimitRule) -> list[tuple[float, float, float, float]]:
     steps = steps_by_level(entry, levels, rule)
     return [(level, s, math.nan, math.nan) for level, s in zip(levels.tolist(), steps, strict=True) if math.isfinite(s)]
 

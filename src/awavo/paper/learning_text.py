@@ -31,7 +31,7 @@ def answer_sentences(comparison: TaskComparison) -> list[str]:
     """The highest return within limits, who is tied, who is outside; then after how many steps each is good."""
     leader = comparison.leader
     if leader is None:
-        return ["No method keeps its limits in at least half of its seeds."]
+        return ["No method is within its limits."]
     parts = [
         f"Highest return within limits: {_name(leader)}, {format_estimate(leader.mean)} after "
         f"{leader.entry.env_steps:,} steps a seed ({leader.feasible_seeds} of {len(leader.entry.seeds)} seeds within)."

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from awavo.paper.outputs import Finding, Picture, Task, merge_blocks
+from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS
 from awavo.results.outcome import format_estimate
 from awavo.results.statistics import mean_estimate
@@ -21,7 +21,7 @@ PAPER_SECONDS, PAPER_STATES = 400.0, 1000
 SCORES = ("rmse", "coverage90", "lost", "solve_s", "median_absolute_error")
 
 
-def collect(task: Task) -> Finding:
+def collect(task: FigureTask) -> FigureFinding:
     """Error over the states never observed and seconds, by size."""
     rows = sorted(merge_blocks(task.rows, ("states",), (*SCORES, "seed_numbers")), key=lambda row: row["states"])
     slope, low, high = _trend(rows, "rmse")
@@ -47,7 +47,7 @@ def collect(task: Task) -> Finding:
         Picture("trajectories", (9.6, 2.8), lambda figure: _draw_examples(figure, rows)),
         Picture("scaling", (7.0, 3.0), lambda figure: _draw_scaling(figure, rows)),
     ]
-    return Finding("\n\n".join(text), data, _table(rows), pictures)
+    return FigureFinding("\n\n".join(text), data, _table(rows), pictures)
 
 
 def _trend(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float, float]:

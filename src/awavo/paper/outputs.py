@@ -10,18 +10,19 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
-from awavo.paper.entries import device_text
 from awavo.paper.figures import FIGURES
 from awavo.paper.job import Job, write_atomically
+from awavo.paper.method_results import device_text
 from awavo.paper.plotting import new_figure, save
+from awavo.results.limits import STRICT, LimitRule
 
-__all__ = ["Finding", "QUICK", "Picture", "Task", "merge_blocks", "provenance_lines", "write_finding"]
+__all__ = ["FigureFinding", "QUICK", "Picture", "FigureTask", "merge_blocks", "provenance_lines", "write_finding"]
 
 QUICK = "Quick budget: fewer seeds and steps than the paper's comparison; a check that everything runs, no evidence."
 
 
 @dataclass(frozen=True)
-class Task:
+class FigureTask:
     """What a collector is given: result files, the jobs of the budget, how many of them are unfinished, the folder."""
 
     figure: str
@@ -30,6 +31,7 @@ class Task:
     jobs: Sequence[Job]
     out: Path
     unfinished: int = 0
+    rule: LimitRule = STRICT
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -58,7 +60,7 @@ class Picture:
 
 
 @dataclass
-class Finding:
+class FigureFinding:
     """What was found, to be written and shown."""
 
     text: str
@@ -69,7 +71,7 @@ class Finding:
     page: dict[str, Any] = field(default_factory=dict)
 
 
-def write_finding(task: Task, finding: Finding) -> list[Path]:
+def write_finding(task: FigureTask, finding: FigureFinding) -> list[Path]:
     """Write data.parquet, the pictures and finding.md into OUT/FIGURE; return their paths, the paragraph's first."""
     spec, folder = FIGURES[task.figure], task.out / task.figure
     folder.mkdir(parents=True, exist_ok=True)

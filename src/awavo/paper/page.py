@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from awavo.paper.figures import FIGURES
 from awavo.paper.markup import to_html
-from awavo.paper.outputs import QUICK, Finding, Task, provenance_lines
+from awavo.paper.outputs import QUICK, FigureFinding, FigureTask, provenance_lines
 from awavo.provenance import versions
 from awavo.results.page import Section, render
 from awavo.results.report import asset, content_policy, embed
@@ -20,7 +20,7 @@ from awavo.results.store import write_bytes
 __all__ = ["write_page"]
 
 
-def write_page(findings: Mapping[str, tuple[Task, Finding]], size: str, out: Path) -> Path:
+def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: str, out: Path) -> Path:
     """Write the page of these findings in one piece."""
     learning = findings["learning"][1].page if "learning" in findings else {}
     sections = [*_learning_sections(learning)]
@@ -60,7 +60,7 @@ def _learning_sections(data: Mapping[str, Any]) -> list[Section]:
     if not data:
         return []
     charts = [chart for task in data["tasks"] for chart in task["charts"]]
-    html = render("sections/comparison.html", tasks=data["tasks"], algos=data["algos"])
+    html = render("sections/comparison.html", tasks=data["tasks"], algos=data["algos"], rule=data["rule"])
     sections = [Section("learning", FIGURES["learning"].title, html, charts)]
     if data["pooled"]:
         scores = render("sections/scores.html", pooled=data["pooled"])
@@ -71,7 +71,7 @@ def _learning_sections(data: Mapping[str, Any]) -> list[Section]:
     return sections
 
 
-def _finding_section(name: str, task: Task, finding: Finding) -> Section:
+def _finding_section(name: str, task: FigureTask, finding: FigureFinding) -> Section:
     """Text, table and pictures of a figure."""
     spec, folder = FIGURES[name], task.out / name
     pictures = [
@@ -86,7 +86,7 @@ def _finding_section(name: str, task: Task, finding: Finding) -> Section:
     return Section(name, f"{spec.title} ({spec.paper})", html)
 
 
-def _commands(findings: Mapping[str, tuple[Task, Finding]]) -> Section:
+def _commands(findings: Mapping[str, tuple[FigureTask, FigureFinding]]) -> Section:
     blocks = [
         {"title": FIGURES[name].title, "lines": provenance_lines(task.results)} for name, (task, _) in findings.items()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -37,12 +37,13 @@ class PageContent(NamedTuple):
     margins: Sequence[tuple[str, str]]
     notes: Sequence[str]
     command: str
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
     calibrated: bool = False
     necessity: str = ""
 
 
-def _round(value: Any) -> Any:
+def _round(value: object) -> object:
+    """Five digits are more than the page shows, and a third of the bytes; numbers that are not finite are refused."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise InputError("the explanation holds numbers that are not finite.")
@@ -74,7 +75,7 @@ def write_explain_page(content: PageContent, out: Path) -> Path:
         style=Markup(asset("style.css")),
         script=Markup(script),
         policy=content_policy(script),
-        data=embed(_round(data)),
+        data=embed({name: _round(value) for name, value in data.items()}),
     )
     write_bytes(out, str(page).encode())
     return out

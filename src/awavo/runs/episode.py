@@ -8,22 +8,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from awavo.errors import InputError
-from awavo.provenance import command_line, source_commit
-from awavo.types import Env
+from awavo.provenance import stamp
+from awavo.tasks.goal.drone import drone_pose
+from awavo.tasks.goal.rules import GoalParams, Layout
+from awavo.tasks.goal.walker import WalkerBackend
+from awavo.tasks.host_core import HostEnv
+from awavo.tasks.quadrotor.flight import MARKS, FlightState, mark_time
+from awavo.tasks.quadrotor.params import QuadrotorParams
+from awavo.tasks.quadrotor.references import lissajous
+from awavo.types import Env, EnvSpec
 
-__all__ = ["STEP_SECONDS", "record_functional", "record_host"]
+__all__ = ["STEP_SECONDS", "play_env", "play_host"]
 
 STEP_SECONDS = {"drone": 0.08, "walker": 0.05, "walker-mjx": 0.05, "quadrotor": 0.02}
+ROWS = ("position", "target", "force", "reward", "costs")
+NO_PICTURE = "task '{}' has no picture: render drone, quadrotor or walker."
 
 
-def _quadrotor_scene(state: Any, target: Any, params: Any) -> dict[str, Any]:
+def _quadrotor_scene(state: FlightState, target: Array, params: QuadrotorParams) -> dict[str, Any]:
     """Cylinders, and the marks where the reference is the figure of eight."""
-    from awavo.tasks.quadrotor.flight import MARKS, mark_time
-    from awavo.tasks.quadrotor.references import lissajous
-
     forest = state.forest
+    # Cylinders that a forest does not need stand far away.
     shown = bool(params.obstacles_on) & (np.abs(np.asarray(forest.x)) < 100)
     columns = [np.asarray(c)[shown] for c in (forest.x, forest.y, forest.radius, forest.height)]
     eight = np.allclose(lissajous(state.time, params).position, target, atol=1e-3)
@@ -35,7 +43,8 @@ def _quadrotor_scene(state: Any, target: Any, params: Any) -> dict[str, Any]:
     }
 
 
-def _goal_scene(layout: Any, params: Any, three_d: bool) -> dict[str, Any]:
+def _goal_scene(layout: Layout, params: GoalParams, three_d: bool) -> dict[str, Any]:
+    """Hazards: spheres in space, flat discs in the plane."""
     radius = float(params.hazard_radius)
     hazards = np.asarray(layout.hazards).tolist()
     if three_d:
@@ -43,13 +52,13 @@ def _goal_scene(layout: Any, params: Any, three_d: bool) -> dict[str, Any]:
     return {"cylinders": [{"x": h[0], "y": h[1], "radius": radius, "height": 0.02} for h in hazards]}
 
 
-def record_functional(
-    env: Env, decide: Callable[[Any, Any, Any, Any], tuple[Any, Any]], memory: Any, seed: int, steps: int | None
+def play_env(
+    env: Env, decide: Callable[[Array, Any, Array, Any], tuple[Array, Any]], memory: Any, seed: int, steps: int | None
 ) -> dict[str, Any]:
     """Play one episode; `decide(key, state, obs, memory) -> (action, memory)` sees the environment's inner state."""
     name = env.spec.name
     if name not in ("drone", "quadrotor"):
-        raise InputError(f"task '{name}' has no picture: render drone, quadrotor or walker.")
+        raise InputError(NO_PICTURE.format(name))
     step, reset = jax.jit(env.step), jax.jit(env.reset)
     key = jax.random.key(seed)
     state, obs = reset(jax.random.fold_in(key, 0), env.params)
@@ -58,7 +67,7 @@ def record_functional(
         scene = _quadrotor_scene(state.inner, pose(state.inner, obs)[1], env.params)
     else:
         scene = _goal_scene(state.inner.goal.layout, env.params, True)
-    rows: dict[str, list[Any]] = {k: [] for k in ("position", "target", "force", "reward", "costs")}
+    rows: dict[str, list[Any]] = {name: [] for name in ROWS}
     ended = "steps"
     for t in range(min(steps or env.spec.horizon, env.spec.horizon)):
         decide_key, step_key = jax.random.split(jax.random.fold_in(key, t + 1))
@@ -75,24 +84,28 @@ def record_functional(
     return _finish(name, env.spec, seed, ended, rows, scene)
 
 
-def _pose_fn(env: Env) -> Callable[[Any, Any], tuple[Any, Any, Any]]:
+def _pose_fn(env: Env) -> Callable[[Any, Array], tuple[Array, Array, Array]]:
     """Position, target (reference or goal) and external force; a flight's observation starts with its error."""
     if env.spec.name == "quadrotor":
         return lambda s, obs: (s.body.position, s.body.position + obs[:3], s.true_force)
-    from awavo.tasks.goal.drone import drone_pose
-
     zero = jnp.zeros(3)
     return lambda s, _: (drone_pose(s)[0], s.goal.layout.goal, zero)
 
 
-def record_host(
-    host: Any, decide: Callable[[Any, Any, Any], tuple[Any, Any]], memory: Any, seed: int, steps: int | None
+def play_host(
+    host: HostEnv,
+    decide: Callable[[Array, np.ndarray, Any], tuple[Array | np.ndarray, Any]],
+    memory: Any,
+    seed: int,
+    steps: int | None,
 ) -> dict[str, Any]:
     """Play one episode of a single walker on the host; `decide(key, obs [1, d], memory) -> (action, memory)`."""
     backend, spec = host._backend, host.spec
+    if not isinstance(backend, WalkerBackend):
+        raise InputError(NO_PICTURE.format(spec.name))
     obs = host.reset(seed)
     scene = _goal_scene(backend.layout(0), backend.params, False)
-    rows: dict[str, list[Any]] = {k: [] for k in ("position", "target", "force", "reward", "costs")}
+    rows: dict[str, list[Any]] = {name: [] for name in ROWS}
     ended = "steps"
     for t in range(min(steps or spec.horizon, spec.horizon)):
         rows["position"].append(np.round(backend.place(0), 4).tolist())
@@ -110,7 +123,7 @@ def record_host(
 
 
 def _finish(
-    name: str, spec: Any, seed: int, ended: str, rows: dict[str, list[Any]], scene: dict[str, Any]
+    name: str, spec: EnvSpec, seed: int, ended: str, rows: dict[str, list[Any]], scene: dict[str, Any]
 ) -> dict[str, Any]:
     costs = np.array(rows["costs"])
     return {
@@ -124,6 +137,5 @@ def _finish(
         "path": {k: rows[k] for k in ("position", "target", "force")},
         "step_costs": rows["costs"],
         **scene,
-        "command": command_line(),
-        "commit": source_commit(),
+        **stamp("command", "commit"),
     }

@@ -1,116 +1,79 @@
-"""`awavo explain`: a decision record, a PX4 log, a run, or a flight task flown now."""
+"""Why the policies of a run act as they do, from the run to tables and a page; what all explanations write."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from awavo.errors import InputError
+from awavo.explain.factors import Factor
+from awavo.explain.run_explanation import PolicyTrace, explain_policies
+from awavo.explain.run_summary import NECESSITY, policy_costs, policy_notes, policy_summary
+from awavo.explain.task_factors import TASK_PUSHES, task_factors
+from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
-from awavo.results.store import to_plain, write_bytes
-from awavo.runs.explain_flight import TASKS, explain_record, fly_and_explain, made_by, write_tables
+from awavo.results.store import to_plain, write_bytes, write_table
+from awavo.runs.api import Run
 
-__all__ = ["explain", "explain_run_folder"]
-
-
-def explain(args: Any) -> int:
-    """Explain what was given; exit code 1 where a record's decisions do not come out as logged."""
-    target = args.target
-    if target in TASKS:
-        return _emit(args, *fly_and_explain(args))
-    path = Path(target)
-    if path.is_dir():
-        from awavo.runs import api
-        from awavo.training.compilation import enable_cache
-
-        enable_cache()
-        run = api.load(path, trust=args.trust)
-        return _emit(args, *explain_run_folder(run, args.out, episodes=args.episodes))
-    if path.suffix == ".mcap":
-        return _emit(args, *explain_record(path, args.out or _beside(path), args))
-    if path.suffix == ".ulg":
-        return _emit(args, *_explain_ulog(path, args.out or _beside(path), args.mass))
-    if not path.exists():
-        raise InputError(
-            f"'{target}': there is no such file or folder; expected FLIGHT.mcap, FLIGHT.ulg, a RUN or FT3."
-        )
-    raise InputError(f"'{target}' is neither .mcap nor .ulg nor a run folder.")
+__all__ = ["Explanation", "explain_run_folder", "write_tables"]
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(path.stem + "-explained")
+class Explanation(NamedTuple):
+    """What was found: the content of explanation.json with the files written, and the same in sentences.
+
+    `replays` is False where a record's decisions did not come out bit by bit as logged.
+    """
+
+    summary: dict[str, Any]
+    lines: list[str]
+    replays: bool = True
 
 
-def _emit(args: Any, summary: dict[str, Any], lines: Sequence[str], code: int) -> int:
-    if args.json:
-        print(json.dumps(to_plain(summary), allow_nan=False))
-    else:
-        print("\n".join(lines))
-    return code
+def write_tables(
+    out: Path, summary: Mapping[str, Any], head: Sequence[str], rows: Sequence[Sequence[object]]
+) -> list[str]:
+    """Write explanation.json and explanation.csv; return their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(head)
+    writer.writerows([[f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
+    write_bytes(out / "explanation.json", (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(out / "explanation.csv", text.getvalue().encode())
+    return [str(out / "explanation.json"), str(out / "explanation.csv")]
 
 
-def _explain_ulog(path: Path, out: Path, mass: float | None) -> tuple[dict[str, Any], list[str], int]:
-    from awavo.explain.ulog import force_balance, ulog_segments
+def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) -> Explanation:
+    """Explain the policies of a run on CartPole or Acrobot: episodes with a push halfway, all seeds.
 
-    if mass is not None and not 0 < mass < 1000:
-        raise InputError(f"--mass {mass:g} must be between 0 and 1000 kg.")
-    found = force_balance(path)
-    segments = ulog_segments(found)
-    side = np.hypot(found.force[:, 0], found.force[:, 1])
-    summary = {
-        "source": str(path), "flying_s": len(found.time) / 50, "hover_throttle": found.hover_throttle,
-        "mean_force_m_s2_ned": found.force.mean(0), "sideways_rms_m_s2": float(np.sqrt(np.mean(side**2))),
-        "segments": segments, "rates_hz": found.rates, "not_judged": found.notes, "mass_kg": mass, **made_by(),
-    }  # fmt: skip
-    scale, unit = (1.0, "m/s2") if mass is None else (mass, "N")
-    head = ["time_s", "north_m_s2", "east_m_s2", "down_m_s2"]
-    rows = [[float(t), *map(float, f)] for t, f in zip(found.time, found.force, strict=True)]
-    summary["written"] = write_tables(out, summary, head, rows)
-    lines = [
-        f"{s['start_s']:.0f} to {s['end_s']:.0f} s: sideways force {scale * s['sideways_m_s2']:.2f} "
-        f"[{scale * s['low']:.2f}, {scale * s['high']:.2f}] {unit} from {s['from']}"
-        for s in segments
-    ]
-    lines.append(f"{len(found.time) / 50:.1f} s of flight, hover throttle {found.hover_throttle:.2f}")
-    lines += [f"not judged: {note}" for note in found.notes]
-    return summary, [*lines, *summary["written"]], 0
-
-
-def explain_run_folder(
-    run: Any, out: Path | None = None, *, episodes: int = 8
-) -> tuple[dict[str, Any], list[str], int]:
-    """Explain the policies of a run on CartPole or Acrobot: episodes with a push halfway, all seeds."""
-    import polars
-
-    from awavo.explain.run_explanation import explain_policies
-    from awavo.explain.run_summary import NECESSITY, policy_costs, policy_notes, policy_summary
-    from awavo.explain.task_factors import TASK_PUSHES, task_factors
-
+    Writes explanation.json, .csv and .html and explanations.parquet into `out` (default: into the run).
+    """
     if episodes < 1:
         raise InputError(f"--episodes {episodes} must be >= 1.")
     factors = task_factors(run.config.task, run.config.task_options)
     problem = run.problem
+    assert problem.env is not None, "every task with factors is functional"
     steps = problem.spec.horizon
-    push = TASK_PUSHES[run.config.task]
     traces = explain_policies(
-        problem.env, problem.algorithm, run.states, factors, push=push, episodes=episodes, steps=steps
-    )
+        problem.env, problem.algorithm, run.states, factors, push=TASK_PUSHES[run.config.task], episodes=episodes,
+        steps=steps,
+    )  # fmt: skip
     names = [factor.name for factor in factors]
     found = policy_summary(traces, names)
     costs = policy_costs(traces, problem.spec.cost_names)
-    notes = policy_notes(run.problem.algorithm.plan is not None)
-    made = made_by()
+    notes = policy_notes(problem.algorithm.plan is not None)
+    about = {f.name: f.about for f in factors}
     folder = run.path if out is None else out
     summary = {
         "run": str(run.path), "task": run.config.task, "algo": run.config.algo, "factors": found,
-        "about": {f.name: f.about for f in factors}, "push_at_step": steps // 2, "episodes_per_seed": episodes,
-        "costs": costs, "necessity": NECESSITY,
-        "not_judged": notes, **made,
+        "about": about, "push_at_step": steps // 2, "episodes_per_seed": episodes,
+        "costs": costs, "necessity": NECESSITY, "not_judged": notes, **stamp(),
     }  # fmt: skip
     head = ["seed", "episode", "step", *(f"{n} {k}" for n in names for k in ("influence", "share", "necessity"))]
     rows = [
@@ -120,29 +83,28 @@ def explain_run_folder(
         for t in np.flatnonzero(tr.running[e])
     ]
     written = write_tables(folder, summary, head, rows)
-    table = polars.DataFrame({name: [row[i] for row in rows] for i, name in enumerate(head)})
-    buffer = io.BytesIO()
-    table.write_parquet(buffer)
-    write_bytes(folder / "explanations.parquet", buffer.getvalue())
-    page = write_explain_page(
-        _policy_page(run, traces[0], factors, found, costs, notes, made["command"]), folder / "explanation.html"
-    )
+    write_table(folder / "explanations.parquet", {name: [row[i] for row in rows] for i, name in enumerate(head)})
+    content = _policy_page(run, traces[0], factors, found, costs, notes, summary["command"])
+    page = write_explain_page(content, folder / "explanation.html")
     summary["written"] = [*written, str(folder / "explanations.parquet"), str(page)]
-    about = {f.name: f.about for f in factors}
     lines = [
         f"{name}: influence {_mean_text(row)}, up to {row['largest']:.2f}, "
         f"share {row['share']:+.2f}, necessity {_mean_text(row['necessity'])} ({about[name]})"
-        for name, row in sorted(found.items(), key=lambda item: -item[1]["mean"])
+        for name, row in _strongest_first(found)
     ]
     lines += [NECESSITY, *(f"{name}: {value}" for name, value in _cost_rows(run, costs))]
-    return summary, [*lines, *(f"not judged: {note}" for note in notes), f"page: {page}"], 0
+    return Explanation(summary, [*lines, *(f"not judged: {note}" for note in notes), f"page: {page}"])
 
 
-def _mean_text(row: Any, digits: int = 2) -> str:
+def _strongest_first(found: Mapping[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return sorted(found.items(), key=lambda item: -item[1]["mean"])
+
+
+def _mean_text(row: Mapping[str, Any], digits: int = 2) -> str:
     return f"{row['mean']:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
 
 
-def _cost_rows(run: Any, costs: Any) -> list[tuple[str, str]]:
+def _cost_rows(run: Run, costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
     limits = zip(costs.items(), run.problem.spec.cost_limits, strict=True)
     return [
         (f"cost {name}", f"{_mean_text(row, 1)} an episode with the push (limit {limit:g})")
@@ -151,10 +113,15 @@ def _cost_rows(run: Any, costs: Any) -> list[tuple[str, str]]:
 
 
 def _policy_page(
-    run: Any, trace: Any, factors: Sequence[Any], found: Any, costs: Any, notes: Sequence[str], command: str
+    run: Run,
+    trace: PolicyTrace,
+    factors: Sequence[Factor],
+    found: Mapping[str, dict[str, Any]],
+    costs: Mapping[str, Mapping[str, float]],
+    notes: Sequence[str],
+    command: str,
 ) -> PageContent:
-    from awavo.explain.run_summary import NECESSITY
-
+    """The page shows the first episode of the first seed as curves, and all of them in the table."""
     on = trace.running[0]
     at = run.problem.spec.horizon // 2
     data = {
@@ -165,7 +132,7 @@ def _policy_page(
     about = {f.name: f.about for f in factors}
     ranking = [
         (n, about[n], _mean_text(r), f"{r['largest']:.2f}", _mean_text(r["necessity"]), f"{r['share']:+.2f}")
-        for n, r in sorted(found.items(), key=lambda item: -item[1]["mean"])
+        for n, r in _strongest_first(found)
     ]
     head = ("factor", "what", "influence, mean [95%]", "largest", "necessity [95%]", "Shapley share")
     subtitle = (

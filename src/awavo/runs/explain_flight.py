@@ -1,123 +1,161 @@
-"""`awavo explain` on a flight: fly a task now or take a decision record; ranking, tables and the page."""
+"""Why a flight went as it did: fly a task now, or take a decision record or a PX4 log; ranking, tables and the page."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from awavo.errors import InputError
-from awavo.provenance import command_line, device_info, source_commit, versions
+from awavo.explain.asking import flight_factor
+from awavo.explain.flight_planner import FACTORS
+from awavo.explain.flight_report import FlightExplanation, explain_log
+from awavo.explain.intervals import Band
+from awavo.explain.record import FlightLog, read_log, require_mcap
+from awavo.explain.recording import record_flight, replay_log
+from awavo.explain.summary import (
+    CALM,
+    NECESSITY,
+    Segment,
+    find_segments,
+    flight_margins,
+    mean_band,
+    not_judged,
+    segment_text,
+    size_text,
+)  # fmt: skip
+from awavo.explain.ulog import RATE, force_balance, ulog_segments
+from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
-from awavo.results.store import to_plain, write_bytes
+from awavo.runs.explain import Explanation, write_tables
+from awavo.training.compilation import enable_cache
 
-__all__ = ["TASKS", "explain_record", "fly_and_explain", "made_by", "write_tables"]
-
-TASKS = ("FT0", "FT1", "FT2", "FT3")
-
-
-def made_by() -> dict[str, Any]:
-    """Command, commit, versions and machine of this call."""
-    return {"command": command_line(), "commit": source_commit(), "versions": versions(), "device": device_info()}
+__all__ = ["explain_record", "explain_ulog", "fly_and_explain"]
 
 
-def write_tables(out: Path, summary: dict[str, Any], head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Write explanation.json and explanation.csv; return their paths."""
-    out.mkdir(parents=True, exist_ok=True)
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(head)
-    writer.writerows([[f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
-    write_bytes(out / "explanation.json", (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode())
-    write_bytes(out / "explanation.csv", text.getvalue().encode())
-    return [str(out / "explanation.json"), str(out / "explanation.csv")]
+def fly_and_explain(
+    task: str,
+    out: Path | None = None,
+    *,
+    seed: int = 0,
+    steps: int = 600,
+    factors: Sequence[str] = (),
+    every: int = 5,
+    threshold: float = 0.15,
+) -> Explanation:
+    """Fly a task (FT0 to FT3) in simulation, record it, explain the record; default folder runs/explain-TASK-seedSEED.
 
-
-def fly_and_explain(args: Any) -> tuple[dict[str, Any], list[str], int]:
-    """Fly a task in simulation, record it, explain the record: summary, lines and exit code."""
-    from awavo.explain.record import require_mcap
-    from awavo.explain.recording import record_flight
-    from awavo.training.compilation import enable_cache
-
+    `factors`, `every` and `threshold` as for `explain_record`.
+    """
     require_mcap()
-    _check(args)
+    if steps < 1:
+        raise InputError(f"--steps {steps} must be >= 1.")
+    _check(factors, every, threshold)
     enable_cache()
-    out = args.out or Path("runs") / f"explain-{args.target}-seed{args.seed}"
+    out = Path("runs") / f"explain-{task}-seed{seed}" if out is None else out
     out.mkdir(parents=True, exist_ok=True)
-    record_flight(out / "flight.mcap", task=args.target, seed=args.seed, steps=args.steps, about=made_by())
-    return explain_record(out / "flight.mcap", out, args)
+    record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, about=stamp())
+    return explain_record(out / "flight.mcap", out, factors=factors, every=every, threshold=threshold)
 
 
-def _check(args: Any) -> None:
-    from awavo.explain.asking import flight_factor
-
-    for name in args.factor:
+def _check(factors: Sequence[str], every: int, threshold: float) -> None:
+    for name in factors:
         flight_factor(name)
-    if args.every < 1 or args.steps < 1:
-        raise InputError(f"--every {args.every} and --steps {args.steps} must be >= 1.")
-    if not 0 <= args.threshold <= 1:
-        raise InputError(f"--threshold {args.threshold:g} must be in [0, 1].")
+    if every < 1:
+        raise InputError(f"--every {every} must be >= 1.")
+    if not 0 <= threshold <= 1:
+        raise InputError(f"--threshold {threshold:g} must be in [0, 1].")
 
 
-def explain_record(path: Path, out: Path, args: Any) -> tuple[dict[str, Any], list[str], int]:
-    """Replay and explain a decision record: summary, lines and exit code."""
-    from awavo.explain.flight_planner import FACTORS
-    from awavo.explain.flight_report import explain_log
-    from awavo.explain.record import read_log
-    from awavo.explain.recording import replay_log
-    from awavo.explain.summary import (
-        NECESSITY,
-        find_segments,
-        flight_margins,
-        mean_band,
-        not_judged,
-        segment_text,
-    )
-    from awavo.training.compilation import enable_cache
+def _beside(path: Path) -> Path:
+    return path.with_name(path.stem + "-explained")
 
+
+def explain_record(
+    path: Path,
+    out: Path | None = None,
+    *,
+    factors: Sequence[str] = (),
+    every: int = 5,
+    threshold: float = 0.15,
+) -> Explanation:
+    """Replay and explain a decision record.
+
+    Args:
+        path: The record, FLIGHT.mcap.
+        out: Folder for explanation.json, .csv and .html (default: FLIGHT-explained beside the record).
+        factors: Names of what to leave out: wind, obstacles, drag, mass or obstacle:N (default: wind, obstacles).
+        every: Explain every so many decisions.
+        threshold: Influence from which a stretch of time is listed.
+    """
     enable_cache()
-    _check(args)
+    _check(factors, every, threshold)
+    out = _beside(path) if out is None else out
     log = read_log(path)
     replay = replay_log(log)._asdict()
-    found = explain_log(log, tuple(args.factor) or FACTORS, args.every)
-    segments = find_segments(found, log, args.threshold)
+    found = explain_log(log, tuple(factors) or FACTORS, every)
+    segments = find_segments(found, log, threshold)
     margins = flight_margins(log)
     notes = not_judged(log, found, replay)
-    heat, size = log.config.temperature, float(found.effective_size.mean())
-    made = made_by()
+    temperature, size = log.config.temperature, float(found.effective_size.mean())
     columns = list(enumerate(found.names))
     summary = {
         "source": str(path), "about": log.about, "decisions": len(log.decisions), "replay": replay,
-        "factors": found.names, "temperature": heat, "effective_size": size, "calibrated": found.calibrated,
+        "factors": found.names, "temperature": temperature, "effective_size": size, "calibrated": found.calibrated,
         "mean_influence": {n: mean_band(found.influence, i) for i, n in columns},
         "mean_share": {n: float(found.shares[:, i].mean()) for i, n in columns},
         "mean_magnitude": {n: {u: mean_band(b, i) for u, b in found.magnitude.items()} for i, n in columns},
         "mean_necessity": {n: mean_band(found.necessity, i) for i, n in columns}, "necessity": NECESSITY,
         "largest_shapley_error": float(np.abs(found.shares.sum(1) - found.together).max()),
-        "segments": [s._asdict() for s in segments], "margins": margins, "not_judged": notes, **made,
+        "segments": [s._asdict() for s in segments], "margins": margins, "not_judged": notes, **stamp(),
     }  # fmt: skip
     written = write_tables(out, summary, *_flight_rows(found, log))
-    page = write_explain_page(
-        _flight_page(log, found, segments, margins, notes, made["command"]), out / "explanation.html"
-    )
+    content = _flight_page(log, found, segments, margins, notes, summary["command"])
+    page = write_explain_page(content, out / "explanation.html")
     summary["written"] = [*written, str(page)]
     lines = [segment_text(s) for s in segments] or ["no factor's influence passed the threshold"]
     if segments:
         lines.append(NECESSITY)
     lines += [f"{name}: {value}" for name, value in _margin_rows(margins)]
-    lines.append(f"temperature {heat:g}, {size:.0f} effective candidates of {log.config.num_candidates}")
+    lines.append(f"temperature {temperature:g}, {size:.0f} effective candidates of {log.config.num_candidates}")
     same = replay["decisions"] - len(replay["differing"])
     lines.append(f"replay: {same} of {replay['decisions']} decisions came out bit by bit as logged")
     lines += [f"not judged: {note}" for note in notes]
-    return summary, [*lines, f"page: {page}"], 1 if replay["differing"] else 0
+    return Explanation(summary, [*lines, f"page: {page}"], replays=not replay["differing"])
 
 
-def _flight_rows(found: Any, log: Any) -> tuple[list[str], list[list[Any]]]:
+def explain_ulog(path: Path, out: Path | None = None, *, mass: float | None = None) -> Explanation:
+    """Say which forces a PX4 log shows, in N where the mass (kg) is given; writes explanation.json and .csv."""
+    if mass is not None and not 0 < mass < 1000:
+        raise InputError(f"--mass {mass:g} must be between 0 and 1000 kg.")
+    out = _beside(path) if out is None else out
+    found = force_balance(path)
+    segments = ulog_segments(found)
+    seconds = len(found.time) / RATE
+    side = np.hypot(found.force[:, 0], found.force[:, 1])
+    summary = {
+        "source": str(path), "flying_s": seconds, "hover_throttle": found.hover_throttle,
+        "mean_force_m_s2_ned": found.force.mean(0), "sideways_rms_m_s2": float(np.sqrt(np.mean(side**2))),
+        "segments": segments, "rates_hz": found.rates, "not_judged": found.notes, "mass_kg": mass, **stamp(),
+    }  # fmt: skip
+    scale, unit = (1.0, "m/s2") if mass is None else (mass, "N")
+    head = ["time_s", "north_m_s2", "east_m_s2", "down_m_s2"]
+    rows = [[float(t), *map(float, f)] for t, f in zip(found.time, found.force, strict=True)]
+    summary["written"] = write_tables(out, summary, head, rows)
+    lines = [
+        f"{s['start_s']:.0f} to {s['end_s']:.0f} s: sideways force {scale * s['sideways_m_s2']:.2f} "
+        f"[{scale * s['low']:.2f}, {scale * s['high']:.2f}] {unit} from {s['from']}"
+        for s in segments
+    ]
+    lines.append(f"{seconds:.1f} s of flight, hover throttle {found.hover_throttle:.2f}")
+    lines += [f"not judged: {note}" for note in found.notes]
+    return Explanation(summary, [*lines, *summary["written"]])
+
+
+def _flight_rows(found: FlightExplanation, log: FlightLog) -> tuple[list[str], list[list[float]]]:
+    """Head and rows of the table: one row for each decision that was asked."""
     by_index = {d.number: d for d in log.decisions}
     head = ["decision", "time_s", "force_x_N", "force_y_N", "force_z_N"]
     for name in found.names:
@@ -137,7 +175,7 @@ def _flight_rows(found: Any, log: Any) -> tuple[list[str], list[list[Any]]]:
     return head, rows
 
 
-def _margin_rows(margins: dict[str, Any]) -> list[tuple[str, str]]:
+def _margin_rows(margins: Mapping[str, Any]) -> list[tuple[str, str]]:
     tilt = margins["tilt_deg"]
     rows = [("largest tilt", f"{tilt['largest']:.1f} deg at {tilt['time']:.1f} s (limit {tilt['limit']:.0f})")]
     if "clearance_m" in margins:
@@ -149,9 +187,15 @@ def _margin_rows(margins: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _flight_page(log: Any, found: Any, segments: Any, margins: Any, notes: Sequence[str], command: str) -> PageContent:
-    from awavo.explain.summary import CALM, NECESSITY, size_text
-
+def _flight_page(
+    log: FlightLog,
+    found: FlightExplanation,
+    segments: Sequence[Segment],
+    margins: Mapping[str, Any],
+    notes: Sequence[str],
+    command: str,
+) -> PageContent:
+    """Everything that the page draws; it opens at the decision that the factors moved most."""
     by_index = {d.number: d for d in log.decisions}
     chosen = [by_index[i] for i in found.numbers]
     forest = chosen[0].inputs.forest
@@ -190,5 +234,6 @@ def _flight_page(log: Any, found: Any, segments: Any, margins: Any, notes: Seque
     )
 
 
-def _plain_band(band: Any) -> dict[str, Any]:
+def _plain_band(band: Band) -> dict[str, np.ndarray]:
+    """A band as the page draws it: nothing below 0."""
     return {name: np.maximum(np.asarray(value), 0.0) for name, value in band._asdict().items()}

@@ -1,4 +1,4 @@
-"""Inference of trajectories from Python: a system, observations, and a folder that a stopped run goes on from."""
+"""Inference of trajectories from Python: a system, observations, and a folder from which a stopped call resumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from awavo.assimilation.assimilate import Belief, Stand, assimilate, first_stand
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.assimilation.observations import check_observations
 from awavo.errors import InputError, RunFolderError
-from awavo.provenance import command_line, device_info, source_commit, versions
+from awavo.provenance import stamp
 from awavo.results.store import to_plain, write_bytes
 from awavo.results.trajectory_page import SUMMARY, write_inference_report
 from awavo.results.trajectory_scores import Z90, score
@@ -63,8 +63,8 @@ def infer_trajectories(
 ) -> Inference:
     """Infer the states [K + 1, sites] at times 0..K from observations [K, sites] at 1..K, NaN where there is none.
 
-    With `out`, the posterior, a summary and a report page are written there, and the same call goes on where a stopped
-    one ended. With `truth` [K + 1, sites] the summary has errors and calibration.
+    With `out`, the posterior, a summary and a report page are written there, and the same call resumes a stopped one.
+    With `truth` [K + 1, sites] the summary has errors and calibration.
     """
     settings = settings or Settings()
     observed = check_observations(observed, system.shape, noise_std)
@@ -98,7 +98,7 @@ def infer_trajectories(
         "stages": last.stage, "resumed_at": resumed_at, "largest_chi2": float(belief.chi2.max()), "notes": notes,
         "theta": belief.theta.tolist(), "theta_inferred": settings.infer_theta, "theta_interval": _interval(belief),
         "settings": settings._asdict() | {"search": settings.search._asdict()}, "noise_std": noise_std,
-        "command": command_line(), "commit": source_commit(), "versions": versions(), "device": device_info(),
+        **stamp(),
     }  # fmt: skip
     hidden = ~np.asarray(np.isfinite(observed).any(0))
     if truth is not None:
@@ -144,7 +144,14 @@ def _save(folder: Path, stand: Stand, fingerprint: str) -> None:
     )
 
 
-def _write(folder: Path, belief: Belief, summary: dict, hidden: np.ndarray, truth: Any, times: Any) -> None:
+def _write(
+    folder: Path,
+    belief: Belief,
+    summary: dict[str, Any],
+    hidden: np.ndarray,
+    truth: np.ndarray | None,
+    times: np.ndarray | None,
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     arrays = belief._asdict() | {"hidden": hidden, "times": np.arange(len(belief.mean)) if times is None else times}
     if truth is not None:

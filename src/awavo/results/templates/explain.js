@@ -136,7 +136,7 @@ function project(p, w, h, box) {
   const s = Math.min(w, h * 1.6) / size * 0.8;
   return [w / 2 + s * u, h / 2 - s * (z * Math.cos(b) + v * Math.sin(b))];
 }
-const heat = (v) => `color-mix(in srgb, var(--bad) ${Math.round(100 * Math.min(1, v))}%, var(--c0))`;
+const colour = (v) => `color-mix(in srgb, var(--bad) ${Math.round(100 * Math.min(1, v))}%, var(--c0))`;
 function drawSpace() {
   const c = canvas("space"); if (!c) return;
   const mid = [0, 1, 2].map((i) => { const v = column(data.position, i); return (Math.min(...v) + Math.max(...v)) / 2; });
@@ -151,7 +151,7 @@ function drawSpace() {
   }
   const i = +get("factor").value;
   for (let k = 1; k < data.time.length; k++)
-    node("path", { class: "series flown", stroke: heat(data.value[k][i]), d: line([put(data.position[k - 1]), put(data.position[k])]) }, c.svg);
+    node("path", { class: "series flown", stroke: colour(data.value[k][i]), d: line([put(data.position[k - 1]), put(data.position[k])]) }, c.svg);
   const every = Math.max(1, Math.round(data.time.length / 28));
   for (let k = 0; k < data.time.length; k += every) {
     const p = data.position[k], f = data.force[k], tip = [0, 1, 2].map((j) => p[j] + 0.5 * f[j]);

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from awavo.paper.comparison import difference
-from awavo.paper.outputs import Finding, Picture, Task, merge_blocks
+from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS, LIMIT_COLOR
 from awavo.results.limits import STRICT
 from awavo.results.outcome import format_estimate
@@ -25,7 +25,7 @@ STRAYING_LOSS = 1.0
 PER_SEED = ("seed_numbers", "returns", "costs", "rms_m", "collision", "clearance_m")
 
 
-def collect(task: Task) -> Finding:
+def collect(task: FigureTask) -> FigureFinding:
     """Return, tracking error, costs and collisions of every task and controller."""
     blocks = merge_blocks(task.rows, ("flight", "policy"), PER_SEED)
     rows = {(row["flight"], row["policy"]): row for row in blocks}
@@ -33,7 +33,7 @@ def collect(task: Task) -> Finding:
     text = [_sentence(flight, rows) for flight in flights]
     text.append(_against_paper(flights, rows))
     width = 3.2 * (1 + len(COSTS))
-    return Finding(
+    return FigureFinding(
         "\n\n".join(text), _data(rows), _table(rows), [Picture("flights", (width, 3.2), lambda f: _draw(f, rows))]
     )
 

@@ -1,4 +1,4 @@
-"""Progress and tables for people: a bar while training, the final figures after it."""
+"""What several commands show: a bar while training, the final figures after it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from awavo.results.limits import LimitRule
+from awavo.results.limits import STRICT, LimitRule
 from awavo.runs.train import Progress
 
-__all__ = ["show_certificates", "show_evaluation", "show_progress"]
+__all__ = ["show_evaluation", "show_progress"]
 
 LINE_EVERY = 10
 
 
 class _Speed(ProgressColumn):
+    """Training knows its speed better than rich, which would count compilation in."""
+
     def render(self, task: Task) -> Text:
         speed = task.fields.get("speed", 0.0)
         return Text(f"{speed:,.0f} steps/s" if speed else "")
@@ -53,15 +55,17 @@ def show_progress(updates: Iterable[Progress], *, quiet: bool = False) -> Progre
 
 
 def _print_notes(console: Console, update: Progress, count: int) -> None:
+    """Say once, with the first update, from where training resumes and which checkpoints were refused."""
     if count:
         return
     for note in update.notes:
         console.print(f"warning: {note} An older checkpoint is used.", style="yellow")
     if update.resumed_at:
-        console.print(f"going on from {update.resumed_at} steps", highlight=False)
+        console.print(f"resuming from {update.resumed_at} steps", highlight=False)
 
 
 def _recent(update: Progress) -> str:
+    """The last episodes in a few words, a cost above its limit in red."""
     parts = []
     for name, value in update.recent.items():
         if name == "return":
@@ -75,7 +79,7 @@ def _recent(update: Progress) -> str:
     return "  ".join(parts)
 
 
-def show_evaluation(result: Mapping[str, Any], task: str, algo: str) -> None:
+def show_evaluation(result: Mapping[str, Any], task: str, algo: str, rule: LimitRule = STRICT) -> None:
     """Print one table: return and each cost with their intervals, greedy and stochastic."""
     table = Table("policy", "return", title=f"{algo} on {task}: mean over seeds [95% interval], undiscounted")
     names = list(result["greedy"]["costs"])
@@ -89,34 +93,10 @@ def show_evaluation(result: Mapping[str, Any], task: str, algo: str) -> None:
     console.print(table)
     entry = result["greedy"]
     console.print(
-        f"{entry['episodes_per_seed']} fresh episodes a seed; {LimitRule(entry['slack']).text}.",
+        f"{entry['episodes_per_seed']} fresh episodes a seed; {rule.text}.",
         style="dim",
     )
 
 
 def _interval(figure: Mapping[str, Any]) -> str:
     return f"{figure['value']:.1f} [{figure['low']:.1f}, {figure['high']:.1f}]"
-
-
-_STYLES = {"proved": "green", "supported": "green", "undecided": "yellow", "refuted": "red"}
-
-
-def show_certificates(result: Mapping[str, Any], run: str, page: Any) -> None:
-    """Print one line per certificate and the statement about the delivered policy."""
-    table = Table("certificate", "verdict", "found", title=f"certificates of {run}")
-    for entry in result["certificates"]:
-        style = _STYLES[entry["verdict"]]
-        table.add_row(entry["name"], f"[{style}]{entry['verdict']}[/{style}]", entry["reason"].replace("[", "\\["))
-    console = Console()
-    console.print(table)
-    seed, plan = result["delivered_seed"], result["plan"]
-    if seed is None:
-        console.print("no policy is certified to keep all its limits.", style="red")
-    else:
-        console.print(
-            f"deliver seed {seed}: certified to keep every limit on its mean episode cost, {1 - plan['delta']:.0%} "
-            f"confidence jointly over all seeds and costs ({result['episodes'][str(seed)]} fresh episodes)."
-        )
-    console.print(
-        f"page: {page}   ({result['wall_s']:.0f} s)   check again: awavo certify {run} --recheck", style="dim"
-    )

@@ -1,4 +1,4 @@
-"""`awavo infer`: a small run with its folder and page, going on, bad input."""
+"""`awavo infer`: a small run with its folder and page, resuming, bad input."""
 
 import json
 

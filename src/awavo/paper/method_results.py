@@ -15,7 +15,7 @@ from awavo.errors import InputError
 from awavo.paper.job import Job
 from awavo.results.statistics import mean_estimate
 
-__all__ = ["Band", "Entry", "Point", "device_text", "load_entries", "read_results"]
+__all__ = ["Band", "MethodResult", "Point", "device_text", "load_method_results", "read_results"]
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Entry:
+class MethodResult:
     """One task, one algorithm, all seeds: final evaluation, checkpoints (greedy), training curve (exploring)."""
 
     task: str
@@ -76,7 +76,9 @@ def read_results(folder: Path, figure: str) -> list[dict[str, Any]]:
     return found
 
 
-def load_entries(results: Iterable[Mapping[str, Any]], wanted: Sequence[Job] = ()) -> tuple[list[Entry], list[str]]:
+def load_method_results(
+    results: Iterable[Mapping[str, Any]], wanted: Sequence[Job] = ()
+) -> tuple[list[MethodResult], list[str]]:
     """Entries of the results, and notes on what was left out.
 
     Where several families (settings) of one task, algorithm and variant are there, one with the settings of a `wanted`
@@ -122,7 +124,7 @@ def _same_settings(row: Mapping[str, Any], job: Job) -> bool:
     )
 
 
-def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[Any, Any]]) -> Entry:
+def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[Any, Any]]) -> MethodResult:
     """Put the blocks of seeds of one family together; a seed that is there twice counts once."""
     names, limits = _costs_of(blocks[0][0])
     taken: dict[int, tuple[int, int]] = {}
@@ -157,7 +159,7 @@ def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[A
     first, steps = finals[0], rows[0]["env_steps_per_seed"]
     final = pool(finals)
     devices = dict.fromkeys(device_text(result) for _, result in blocks)
-    return Entry(
+    return MethodResult(
         task, algo, variant, seeds, steps,
         Point(steps, final.returns, final.costs, max(row["train_wall_s"] for row in rows)),
         [pool(parts) for parts in _together([row.get("checkpoints", []) for row in rows])],

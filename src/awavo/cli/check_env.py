@@ -1,0 +1,39 @@
+"""`awavo check-env`: what is wrong with an environment, and how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from awavo.cli.common import Json, Pairs, print_json, read_pairs
+
+__all__ = ["CheckEnv"]
+
+
+@dataclass
+class CheckEnv:
+    """Options of `awavo check-env`."""
+
+    env: Annotated[Positional[str], arg(metavar="ID", help="task name or Gymnasium id")]
+    cost_fn: Annotated[str | None, arg(help="MODULE:FUNCTION with the costs")] = None
+    steps: Annotated[int, arg(help="random steps to take")] = 1000
+    task_option: Annotated[Pairs, arg(help="option of the environment; repeatable")] = ()
+    json: Json = False
+
+    def run(self) -> int:
+        """Print the findings; exit code 1 if there is an error among them."""
+        from awavo.runs.problem import import_function
+        from awavo.tasks.check_env import check_env
+
+        options = read_pairs(self.task_option, "--task-option")
+        findings = check_env(self.env, cost_fn=import_function(self.cost_fn), steps=self.steps, env_options=options)
+        failed = any(f.level == "error" for f in findings)
+        if self.json:
+            print_json({"env": self.env, "ok": not failed, "findings": [f._asdict() for f in findings]})
+        else:
+            for f in findings:
+                print(f"{f.level}: {f.problem}\n    -> {f.remedy}")
+            print(f"{self.env}: {'not usable yet' if failed else 'ready to train'} ({len(findings)} findings)")
+        return 1 if failed else 0

@@ -1,0 +1,82 @@
+"""What several commands share: options about the device and the output, NAME=VALUE pairs, a JSON line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import UseAppendAction, arg
+
+from awavo.config import parse_value
+from awavo.errors import AwavoError, ConfigError
+
+if TYPE_CHECKING:
+    from awavo.results.limits import LimitRule
+
+__all__ = ["Device", "Json", "Limits", "Pairs", "Trust", "print_json", "read_pairs"]
+
+Json = Annotated[bool, arg(help="print one JSON line instead of text")]
+Trust = Annotated[bool, arg(help="let the run's configuration name code: a cost function, an operator, a module")]
+Pairs = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")]
+
+
+@dataclass
+class Limits:
+    """What counts as within limits."""
+
+    slack: Annotated[float, arg(help="what a mean cost may exceed its limit by (the paper's tolerance)")] = 0.0
+    require: Annotated[str, arg(help="seeds that must be within: all, a share such as 80%, or a number")] = "all"
+
+    def rule(self) -> LimitRule:
+        """The rule that these options ask for."""
+        from awavo.results.limits import LimitRule
+
+        return LimitRule(self.slack, self.require)
+
+
+@dataclass
+class Device:
+    """Where to compute."""
+
+    device: Annotated[str, arg(help="auto, cpu or gpu")] = "auto"
+    gpu_memory: Annotated[str, arg(help="share of the GPU's memory to reserve, or 'grow'")] = "grow"
+    deterministic: Annotated[bool, arg(help="bit-reproducible GPU kernels (slower)")] = False
+
+    def apply(self) -> None:
+        """Set what jax reads when it is first imported: commands import what needs jax only after this."""
+        if self.device not in ("auto", "cpu", "gpu"):
+            raise AwavoError(f"--device {self.device} is not one of auto, cpu, gpu.")
+        flags = os.environ.get("XLA_FLAGS", "")
+        if self.device != "auto":
+            os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[self.device]
+        if self.gpu_memory == "grow":
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        else:
+            os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = self.gpu_memory
+        # Seeds run on threads of their own; threads inside each small matrix product only get in their way.
+        if "xla_cpu_multi_thread_eigen" not in flags:
+            flags += " --xla_cpu_multi_thread_eigen=false"
+        if self.deterministic:
+            flags += " --xla_gpu_deterministic_ops=true"
+        os.environ["XLA_FLAGS"] = flags.strip()
+
+
+def read_pairs(pairs: Sequence[str | Sequence[str]], flag: str) -> dict[str, object]:
+    """Read repeated NAME=VALUE options; tyro hands over one tuple per use of the flag."""
+    values = {}
+    for pair in (p for item in pairs for p in ((item,) if isinstance(item, str) else item)):
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"{flag} '{pair}' is not of the form NAME=VALUE.")
+        values[name.replace("-", "_")] = parse_value(text)
+    return values
+
+
+def print_json(values: Mapping[str, object]) -> None:
+    """Print one JSON line; numbers that are not finite become null."""
+    from awavo.results.store import to_plain
+
+    print(json.dumps(to_plain(values), allow_nan=False))

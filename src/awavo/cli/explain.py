@@ -1,0 +1,72 @@
+"""`awavo explain`: why a controller decided so, from a flight record, a PX4 log, a run, or a task flown now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from awavo.cli.common import Device, Json, Trust, print_json
+from awavo.errors import InputError
+
+__all__ = ["Explain"]
+
+
+@dataclass
+class Explain:
+    """Options of `awavo explain`."""
+
+    target: Annotated[
+        Positional[str],
+        arg(metavar="FLIGHT.mcap|FLIGHT.ulg|RUN|FT3", help="decision record, PX4 log, run folder, or task to fly now"),
+    ]
+    out: Annotated[Path | None, arg(help="folder (default: beside the file, in the run, or runs/explain-TASK)")] = None
+    factor: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(metavar="NAME", help="wind, obstacles, drag, mass or obstacle:N; repeatable (default: wind, obstacles)"),
+    ] = ()
+    every: Annotated[int, arg(help="explain every so many decisions")] = 5
+    threshold: Annotated[float, arg(help="influence from which a stretch of time is listed")] = 0.15
+    seed: Annotated[int, arg(help="seed of a task flown now")] = 0
+    steps: Annotated[int, arg(help="decisions of a task flown now")] = 600
+    episodes: Annotated[int, arg(help="episodes of each seed of a RUN")] = 8
+    mass: Annotated[float | None, arg(help="mass in kg, for forces from a PX4 log in N")] = None
+    trust: Trust = False
+    json: Json = False
+
+    def run(self) -> int:
+        """Write explanation.json, .csv and .html, print the ranking; exit code 1 where a record does not replay."""
+        Device(device="cpu").apply()
+        from awavo.runs.explain import explain_run_folder
+        from awavo.runs.explain_flight import explain_record, explain_ulog, fly_and_explain
+        from awavo.tasks.quadrotor.flight import FLIGHT_TASKS
+
+        path = Path(self.target)
+        if self.target in FLIGHT_TASKS:
+            found = fly_and_explain(
+                self.target, self.out, seed=self.seed, steps=self.steps, factors=self.factor, every=self.every,
+                threshold=self.threshold,
+            )  # fmt: skip
+        elif path.is_dir():
+            from awavo.runs import api
+            from awavo.training.compilation import enable_cache
+
+            enable_cache()
+            found = explain_run_folder(api.load(path, trust=self.trust), self.out, episodes=self.episodes)
+        elif path.suffix == ".mcap":
+            found = explain_record(path, self.out, factors=self.factor, every=self.every, threshold=self.threshold)
+        elif path.suffix == ".ulg":
+            found = explain_ulog(path, self.out, mass=self.mass)
+        elif path.exists():
+            raise InputError(f"'{self.target}' is neither .mcap nor .ulg nor a run folder.")
+        else:
+            raise InputError(
+                f"'{self.target}': there is no such file or folder; expected FLIGHT.mcap, FLIGHT.ulg, a RUN or FT3."
+            )
+        if self.json:
+            print_json(found.summary)
+        else:
+            print("\n".join(found.lines))
+        return 0 if found.replays else 1

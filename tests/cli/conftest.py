@@ -1,0 +1,45 @@
+"""A tiny run that the tests of the commands share, and how they call a command."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from awavo.cli.main import main
+
+SETTINGS = ("num_envs=4", "rollout_length=16", "num_updates=2", "hidden=16", "num_quantiles=4", "batch_size=16")
+TINY = ["--steps", "512", "--seeds", "2", *(word for s in (*SETTINGS, "warmup_steps=64") for word in ("--option", s))]
+
+
+@pytest.fixture
+def tiny():
+    """Options of `awavo train` that compile and run in a moment."""
+    return TINY
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command: exit code, stdout, stderr."""
+
+    def call(*arguments):
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(once):
+    """A run folder made by the command in a process of its own, and the JSON line that it printed."""
+
+    def make(folder):
+        folder.mkdir()
+        arguments = ["train", "cartpole", *TINY, "--out", str(folder / "run"), "--json"]
+        command = [sys.executable, "-m", "awavo.cli", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        (folder / "said.json").write_text(done.stdout.strip().splitlines()[-1])
+
+    folder = once("cli-trained", make)
+    return folder / "run", json.loads((folder / "said.json").read_text())

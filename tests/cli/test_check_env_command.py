@@ -1,0 +1,12 @@
+"""`awavo check-env`: ready, or what to mend."""
+
+import json
+
+
+def test_check_env(run):
+    code, text, _ = run("check-env", "awavo/CartPole-v0", "--json")
+    assert code == 0
+    assert json.loads(text)["ok"]
+    code, text, _ = run("check-env", "Pendulum-v1", "--json")
+    assert code == 1
+    assert any("cost" in f["problem"] for f in json.loads(text)["findings"])

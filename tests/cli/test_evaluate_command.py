@@ -1,0 +1,30 @@
+"""`awavo evaluate`: the JSON contract, the exit code, damaged folders."""
+
+import json
+import shutil
+
+
+def test_evaluate_json_contract(trained, run):
+    out, _ = trained
+    code, text, _ = run("evaluate", str(out), "--episodes", "20", "--json")
+    result = json.loads(text)
+    assert code in (0, 1)
+    assert len(result["return"]["per_seed"]) == 2
+    assert result["return"]["low"] <= result["return"]["value"] <= result["return"]["high"]
+    assert {"value", "low", "high", "limit", "per_seed"} <= set(result["costs"]["position"])
+    assert result["costs"]["angle"]["limit"] == 10.0
+    assert result["episodes_per_seed"] == 20
+    assert 0 <= result["feasible_seeds"] <= 2
+    assert code == (0 if result["feasible_seeds"] else 1)
+
+
+def test_damaged_run_folder(trained, run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(trained[0], copy)
+    for path in (copy / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:-10])
+    code, _, err = run("evaluate", str(copy))
+    assert code == 2
+    assert "no usable checkpoint" in err
+    (copy / "config.json").write_text("{")
+    assert run("evaluate", str(copy))[0] == 2

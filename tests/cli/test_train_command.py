@@ -1,0 +1,56 @@
+"""`awavo train`: the JSON contract, resuming, folders that are refused, the dry run."""
+
+import json
+import os
+
+from awavo.runs.train import _locked
+
+
+def test_train_json_contract(trained):
+    out, summary = trained
+    assert {"run", "task", "algo", "seeds", "env_steps", "wall_s", "compile_s", "steps_per_second"} <= set(summary)
+    assert (summary["task"], summary["algo"], summary["seeds"], summary["env_steps"]) == ("cartpole", "orpo-dr", 2, 512)
+    assert summary["run"] == str(out)
+    assert {p.name for p in out.iterdir()} >= {"config.json", "metrics.parquet", "episodes.parquet", "checkpoints"}
+
+
+def test_the_same_command_again_finds_it_finished(trained, run, tiny):
+    out, _ = trained
+    before = sorted((p.name, p.stat().st_mtime_ns) for p in (out / "checkpoints").iterdir())
+    code, text, _ = run("train", "cartpole", *tiny, "--out", str(out), "--json")
+    assert code == 0
+    assert json.loads(text)["resumed_at"] == 512
+    assert before == sorted((p.name, p.stat().st_mtime_ns) for p in (out / "checkpoints").iterdir())
+
+
+def test_another_configuration_in_the_same_folder_is_refused(trained, run, tiny):
+    out, _ = trained
+    code, _, err = run("train", "cartpole", *tiny, "--out", str(out), "--option", "discount=0.9")
+    assert code == 2
+    assert "discount=0.99 (now 0.9)" in err
+
+
+def test_a_file_in_the_way(run, tiny, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    code, _, err = run("train", "cartpole", *tiny, "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert "run folder" in err
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_a_busy_folder(run, tiny, tmp_path):
+    with _locked(tmp_path):
+        code, _, err = run("train", "cartpole", *tiny, "--out", str(tmp_path))
+    assert code == 2
+    assert "in use by another process" in err
+
+
+def test_dry_run_writes_nothing(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, text, _ = run("train", "acrobot", "--dry-run", "--limits", "40", "60", "--preset", "paper")
+    plan = json.loads(text)
+    assert code == 0
+    assert plan["cost_limits"] == [40.0, 60.0]
+    assert plan["config"]["algo_options"]["actor_lr"] == 0.005
+    assert plan["iterations"] * plan["steps_per_iteration"] == plan["env_steps"] >= 200_000
+    assert os.listdir(tmp_path) == []
