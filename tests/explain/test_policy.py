@@ -136,7 +136,7 @@ def test_a_run_is_explained_in_files(tmp_path, balanced, monkeypatch, capsys):
     config = SimpleNamespace(task="cartpole", algo="own", task_options={})
     run = SimpleNamespace(path=tmp_path / "run", config=config, problem=problem, states=[balanced] * 2, seeds=[0, 1])
     run.path.mkdir()
-    monkeypatch.setattr("awavo.api.load", lambda path, trust: run)
+    monkeypatch.setattr("awavo.runs.api.load", lambda path, trust: run)
     assert main(["explain", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["episodes_per_seed"] == 2
