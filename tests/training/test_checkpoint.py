@@ -108,7 +108,7 @@ def test_no_space_is_one_clear_line_and_loses_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("awavo.training.checkpoint.os.fsync", full)
+    monkeypatch.setattr("awavo.files.os.fsync", full)
     with pytest.raises(RunFolderError, match="No space left on device"):
         write(tmp_path, 200)
     monkeypatch.undo()

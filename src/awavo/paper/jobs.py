@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from awavo.errors import AwavoError, InputError
+from awavo.files import write_bytes
 from awavo.paper.figures import FIGURES, load
 from awavo.provenance import command_line
 
@@ -124,14 +125,8 @@ def _command() -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a temporary file beside the target, flush it to the disk and rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Write a text in one piece, in a folder that is made where it is missing."""
+    write_bytes(path, text.encode(), make_folder=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from awavo.errors import CheckpointError, RunFolderError
+from awavo.errors import CheckpointError
+from awavo.files import write_bytes
 
 __all__ = ["Checkpoint", "latest_checkpoint", "read_checkpoint", "restore", "write_checkpoint"]
 
@@ -92,32 +92,11 @@ def write_checkpoint(
     metadata = {"format": FORMAT, "fingerprint": fingerprint, "iteration": str(iteration), "env_steps": str(env_steps)}
     payload = save(arrays, {**metadata, "digest": _digest(arrays, metadata)})
     path = folder / f"step-{env_steps:012d}.safetensors"
-    temporary = folder / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(folder)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise RunFolderError(
-            f"Cannot write '{path}': {reason}. The checkpoint before it is intact; free the space and run again."
-        ) from error
+    remedy = "The checkpoint before it is intact; free the space and run again."
+    write_bytes(path, payload, make_folder=True, remedy=remedy)
     for old in _listed(folder)[:-KEEP]:
         old.unlink(missing_ok=True)
     return path
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _listed(folder: Path) -> list[Path]:
