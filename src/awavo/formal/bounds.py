@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, betaln, logsumexp, xlog1py, xlogy
 
+from awavo.checks import all_finite
 from awavo.errors import InputError
 
 __all__ = [
@@ -37,7 +38,7 @@ def _unit(values: ArrayLike, low: float, high: float) -> Floats:
     x = np.asarray(values, float)
     if not high > low:
         raise InputError(f"the bounds [{low}, {high}] are empty: expected low < high.")
-    if x.size == 0 or not np.all(np.isfinite(x)):
+    if x.size == 0 or not all_finite(x):
         raise InputError("the values are empty or not finite: expected at least one episode.")
     if x.min() < low - 1e-9 or x.max() > high + 1e-9:
         raise InputError(f"a value {x.min():g} or {x.max():g} lies outside [{low:g}, {high:g}]: widen the bounds.")

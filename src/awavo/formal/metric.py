@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
 
+from awavo.checks import all_finite
 from awavo.formal.certificate import PROVED, REFUTED, UNDECIDED, Assumption, Certificate, Evidence, digest
 from awavo.transport import Defining, Linear, LinearForms, Polynomial, adaptive_gswd, draw_slices, root, unit_slices
 from awavo.types import Discrete, EnvSpec
@@ -152,7 +153,7 @@ def _attack(distance: Distance, dim: int, seed: int) -> Attack:
 
 def _axioms(instance: SliceInstance, attack: Attack, seed: int, own: bool, label: str) -> Certificate:
     slices = np.asarray(instance.slices)
-    premises = bool(np.all(np.isfinite(slices)) and instance.order >= 1)
+    premises = all_finite(slices) and instance.order >= 1
     failures = {
         "triangle": attack.triangle > ROUNDING,
         "negative": attack.negative > 0,

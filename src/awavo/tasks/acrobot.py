@@ -24,7 +24,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.tasks.base import Transition, auto_reset, check_choice, check_limits
+from awavo.checks import check_choice, check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["AcrobotParams", "acrobot", "acrobot_costs", "acrobot_dynamics", "tip_height"]

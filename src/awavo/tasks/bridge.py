@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
-from awavo.errors import EnvironmentError_, InputError
+from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.tasks.bridge_worker import decode_frame, encode_frame
 from awavo.tasks.host import action_spec
 from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
@@ -94,7 +94,7 @@ class Worker:
             data += chunk
         return bytes(data)
 
-    def _failure(self, what: str, *, tail: bool = True) -> EnvironmentError_:
+    def _failure(self, what: str, *, tail: bool = True) -> BrokenEnvironmentError:
         """Stop the process and put together what is known."""
         if what == "is gone":
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -103,7 +103,7 @@ class Worker:
         self._drain.join(PATIENCE)
         lines = bytes(self._tail).decode(errors="replace").strip().splitlines()[-8:]
         said = f"; the end of its stderr: {' | '.join(lines)}" if tail and lines else ""
-        return EnvironmentError_(f"the bridged environment {what} during '{self._request}'{said}")
+        return BrokenEnvironmentError(f"the bridged environment {what} during '{self._request}'{said}")
 
 
 def _keep_tail(stream: IO[bytes], tail: bytearray) -> None:

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.checks import check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["BANDS", "CartPoleParams", "cartpole", "cartpole_costs", "cartpole_dynamics"]

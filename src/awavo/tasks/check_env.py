@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from awavo.checks import all_finite
 from awavo.errors import AwavoError
 from awavo.registry import TASKS, make_task
 from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos
@@ -97,7 +98,7 @@ def _check_spaces(env: gym.Env, report: Report) -> bool:
             problem, _, remedy = str(error).rpartition(": ")
             report.error(problem + ".", remedy[0].upper() + remedy[1:])
     space = env.action_space
-    if isinstance(space, spaces.Box) and np.isfinite(space.high).all() and (space.low != -space.high).any():
+    if isinstance(space, spaces.Box) and all_finite(space.high) and (space.low != -space.high).any():
         report.warning(
             f"action_space: expected a range symmetric around 0, saw {space}.",
             "Rescale actions to [-1, 1] (gymnasium.wrappers.RescaleAction): a policy starts in the middle of it.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from awavo.checks import all_finite
 from awavo.tasks.check_rules import Report, Trace, cost_keys
 
 __all__ = ["check_cost_series", "check_ends", "check_start_infos"]
@@ -82,7 +83,7 @@ def check_cost_series(costs: Float[np.ndarray, "T C"], trace: Trace, report: Rep
     """Signs, sizes and running totals."""
     if not costs.size:
         return
-    if not np.isfinite(costs).all():
+    if not all_finite(costs):
         report.error("step(): expected finite costs, saw NaN or infinity.", "Find the NaN or infinity in the cost.")
         return
     if costs.min() < 0:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from awavo.checks import all_finite
 from awavo.tasks.check_rules import Report
 from awavo.types import Discrete, Env, EnvSpec, Timestep
 
@@ -32,7 +33,7 @@ def _check_spec(spec: EnvSpec, report: Report) -> None:
     if spec.horizon < 1:
         report.error(f"spec: expected horizon >= 1, saw {spec.horizon}.", "Set the number of steps of an episode.")
     space = spec.action_space
-    if not isinstance(space, Discrete) and not np.isfinite([*space.low, *space.high]).all():
+    if not isinstance(space, Discrete) and not all_finite(space.low, space.high):
         report.error(
             f"spec: expected finite action bounds, saw {space}.", "Give every action component a low and a high."
         )
@@ -144,7 +145,7 @@ def _check_rollout(env: Env, steps: int, report: Report) -> None:
     out, time = _rollout(env, min(4000, max(steps // NUM_ENVS, env.spec.horizon + 1)))
     done = out.terminated | out.truncated
     for name in ("obs", "reward", "costs", "final_obs"):
-        if not np.isfinite(getattr(out, name)).all():
+        if not all_finite(getattr(out, name)):
             report.error(
                 f"step() {name}: expected finite values, saw NaN or infinity.", f"Find it in what makes {name}."
             )

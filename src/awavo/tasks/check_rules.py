@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from awavo.checks import all_finite
+
 __all__ = ["Finding", "Report", "Trace", "observe", "watch_step"]
 
 REPORT_COST = (
@@ -120,7 +122,7 @@ def observe(space: spaces.Space, obs: Any, where: str, report: Report) -> None:
 
 def _not_finite(space: spaces.Space, obs: Any) -> bool:
     array = np.asarray(obs) if isinstance(space, spaces.Box) else np.zeros(1)
-    return array.dtype.kind == "f" and not np.isfinite(array).all()
+    return array.dtype.kind == "f" and not all_finite(array)
 
 
 def watch_step(trace: Trace, action: Any, result: Any, report: Report) -> None:

@@ -21,9 +21,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Float, Int
 
+from awavo.checks import check_choice
 from awavo.errors import InputError
 from awavo.registry import make_task
-from awavo.tasks.base import check_choice
 from awavo.types import Discrete, Env, EnvSpec, Timestep
 
 __all__ = ["TaskEnv", "TaskVectorEnv", "cost_info", "observation_bounds"]

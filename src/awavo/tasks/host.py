@@ -12,7 +12,8 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from jaxtyping import Float
 
-from awavo.errors import EnvironmentError_, InputError, UnknownNameError
+from awavo.checks import all_finite
+from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
 from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
 from awavo.tasks.registration import register_all
 from awavo.types import ActionSpace, Box, Discrete, EnvSpec
@@ -29,7 +30,7 @@ def action_spec(space: spaces.Space) -> tuple[ActionSpace, int]:
             f"action_space is {space}, expected Discrete or a Box of floats: wrap the environment to offer one."
         )
     low, high = space.low.ravel(), space.high.ravel()
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    if not all_finite(low, high):
         raise InputError(
             f"action_space {space} has infinite bounds, expected finite ones: give its Box a low and a high, "
             "or wrap it in gymnasium.wrappers.TransformAction with a finite space."
@@ -98,7 +99,7 @@ def five_tuple(result: Any) -> tuple[Any, Any, Any, Any, dict]:
         return obs, reward, terminated, truncated, {**info, "cost": cost}
     if not isinstance(result, tuple) or len(result) != 5:
         seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
-        raise EnvironmentError_(
+        raise BrokenEnvironmentError(
             f"step() returned {seen}, expected (obs, reward, terminated, truncated, info): see check-env."
         )
     return result

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.checks import check_limits
 from awavo.errors import InputError
-from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["CMDP", "garnet", "garnet_cmdp", "hazard_grid", "hazard_grid_cmdp", "policy_values", "tabular"]

@@ -24,7 +24,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.checks import check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.goal.lidar import AZIMUTHS, ELEVATIONS, compass, lidar_space
 from awavo.tasks.goal.rules import GoalParams, GoalState, check_layout, sample_layout, score
 from awavo.types import Box, Env, EnvSpec

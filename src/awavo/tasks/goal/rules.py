@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from awavo.checks import check_size
 from awavo.errors import InputError
 
 __all__ = ["GoalParams", "GoalScore", "GoalState", "Layout", "check_layout", "draw_goal", "sample_layout", "score"]
@@ -147,8 +148,7 @@ def score(
 def check_layout(params: GoalParams, num_hazards: int) -> None:
     """Refuse sizes for which layouts, or new goals, can (almost) never be placed, by trying on the host."""
     for name, value in params._asdict().items():
-        if not np.isfinite(value) or value < 0:
-            raise InputError(f"{name}={value} is not a size: expected a finite number >= 0.")
+        check_size(name, value)
     if num_hazards < 0:
         raise InputError(f"num_hazards={num_hazards} must be >= 0.")
     if params.keepout >= params.arena:

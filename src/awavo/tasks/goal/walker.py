@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from awavo.checks import check_limits
 from awavo.errors import InputError
-from awavo.tasks.base import check_limits, lazily
 from awavo.tasks.goal.gait import check_rate, clock, gait_torques
 from awavo.tasks.goal.lidar import BINS, compass, lidar_plane
 from awavo.tasks.goal.rules import MAX_SHAPED, GoalParams, GoalState, check_layout, sample_layout, score

@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from awavo.checks import check_choice, check_limits
 from awavo.errors import InputError
-from awavo.tasks.base import Transition, auto_reset, check_choice, check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.quadrotor.body import Body, body_drag, euler_step, hovering, rotate, rotor_forces, thrust_axis
 from awavo.tasks.quadrotor.force_filter import ForceFilter, start_filter, update_filter
 from awavo.tasks.quadrotor.forest import Forest, clearance, distances, plant_forest, proximity_push

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.checks import all_finite, check_choice
 from awavo.errors import InputError
-from awavo.tasks.base import check_choice
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["REFERENCES", "RefState", "circle", "lissajous", "make_reference", "minimum_snap", "snap_reference"]
@@ -103,7 +103,7 @@ def minimum_snap(waypoints: Float[np.ndarray, "W 3"], durations: Float[np.ndarra
 def snap_reference(waypoints: Sequence[Sequence[float]], speed: float) -> RefFn:
     """Build the reference through `waypoints`: pieces take their length over `speed`; it stays at the last one."""
     points = np.asarray(waypoints, float)
-    if points.ndim != 2 or points.shape[1] != 3 or len(points) < 2 or not np.isfinite(points).all():
+    if points.ndim != 2 or points.shape[1] != 3 or len(points) < 2 or not all_finite(points):
         raise InputError(f"waypoints have shape {points.shape}, expected (W, 3) finite numbers with W >= 2.")
     if not speed > 0:
         raise InputError(f"speed={speed} must be > 0.")
