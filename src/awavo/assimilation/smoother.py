@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 __all__ = ["filter_chains", "smooth_chains", "smoothed_variance", "update_covariance"]
 
-BLOCK = 4
+BLOCK = 4  # observations absorbed together: their matrix is inverted in closed form
 
 
 def _small_product(a: Float[Array, "B i j"], b: Float[Array, "B j k"]) -> Float[Array, "B i k"]:
@@ -62,6 +62,7 @@ def update_covariance(p: Float[Array, "B n n"], weight: Float[Array, "B n"]) -> 
         columns = lax.dynamic_slice_in_dim(p, i * size, size, 2)
         scale = lax.dynamic_slice_in_dim(root, i * size, size, 1)
         centre = lax.dynamic_slice_in_dim(columns, i * size, size, 1)
+        # Woodbury: P - P R (I + R P R)^-1 R P with R the roots of the weights.
         inverse = _small_inverse(eye + scale[:, :, None] * centre * scale[:, None, :])
         columns = lax.optimization_barrier(columns * scale[:, None, :])
         left = lax.optimization_barrier(_small_product(columns, inverse))
@@ -84,6 +85,7 @@ def filter_chains(
         m_k, q, w = item
         p = jnp.einsum("bij,bjk->bik", m_k, p)
         p = jnp.einsum("bij,bkj->bik", p, m_k) + q[:, :, None] * jnp.eye(n, dtype=p.dtype)
+        # Made symmetric before each update: rounding would otherwise grow along the chain.
         p = update_covariance(0.5 * (p + p.swapaxes(1, 2)), w)
         return p, p
 

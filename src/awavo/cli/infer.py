@@ -62,7 +62,7 @@ def infer(args: Any) -> int:
     import jax
 
     from awavo.runs.infer import infer_trajectories
-    from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_settings, lorenz96_system, twin_experiment
+    from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_slots, lorenz96_system, twin_experiment
     from awavo.training.compilation import enable_cache
 
     enable_cache()
@@ -76,7 +76,7 @@ def infer(args: Any) -> int:
     else:
         observed, truth = read_observations(args.data)
     from awavo.assimilation.engine import Settings, System
-    from awavo.assimilation.modes import Search
+    from awavo.assimilation.modes import SearchSettings
     from awavo.assimilation.observations import check_observations
 
     noise = regime.noise if args.noise is None else args.noise
@@ -84,7 +84,7 @@ def infer(args: Any) -> int:
     infer_theta = args.forcing == "infer"
     guess = args.guess if infer_theta else 8.0
     system = System(**lorenz96_system(observed.shape[1], regime.steps, guess))
-    search = Search(rounds=args.rounds, slots=lorenz96_settings(observed.shape[1], jax.default_backend()))
+    search = SearchSettings(rounds=args.rounds, slots=lorenz96_slots(observed.shape[1], jax.default_backend()))
     settings = Settings(
         infer_theta=infer_theta, num_draws=args.draws, memory_mb=args.memory_mb, dtype=args.dtype, seed=args.seed,
         search=search,
@@ -95,7 +95,7 @@ def infer(args: Any) -> int:
         times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(args.json),
     )  # fmt: skip
     summary = made.summary | {"run": str(out), "report": str(out / "report.html")}
-    stuck = int((made.belief.chi2 > search.threshold * 1.2).sum())
+    stuck = int((made.posterior.chi2 > search.threshold * 1.2).sum())
     if args.json:
         print(json.dumps(to_plain(summary | {"sites_with_misfit": stuck}), allow_nan=False))
     else:
