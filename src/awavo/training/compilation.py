@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 
 __all__ = ["cache_folder", "enable_cache", "jit_once"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def cache_folder() -> Path:
@@ -40,7 +43,7 @@ def enable_cache() -> Path | None:
     return folder
 
 
-def jit_once(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def jit_once(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     """Compile a program that runs once: on a CPU unoptimised, as optimising it takes far longer than running it."""
     cheap = {"xla_backend_optimization_level": "0"} if jax.default_backend() == "cpu" else None
     return jax.jit(function, compiler_options=cheap, **options)
