@@ -7,10 +7,11 @@ auto-reset. The last costs and the last observation of an episode are read befor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
+from numpy.typing import ArrayLike
 
 from awavo.checks import all_finite, check_limits
 from awavo.errors import BrokenEnvironmentError, InputError
@@ -60,7 +61,7 @@ class CostSource(NamedTuple):
     keys: tuple[str, ...]
     names: tuple[str, ...]
 
-    def read(self, info: Mapping[str, Any]) -> Float[np.ndarray, " C"]:
+    def read(self, info: Mapping[str, ArrayLike]) -> Float[np.ndarray, " C"]:
         """Costs of one step; a missing or misshapen entry is an error, never a silent zero."""
         try:
             costs = np.concatenate([np.ravel(np.asarray(info[key], np.float32)) for key in self.keys])
@@ -75,7 +76,7 @@ class CostSource(NamedTuple):
         return costs
 
 
-def find_costs(info: Mapping[str, Any], wanted: Sequence[str] | None, known: Sequence[str] | None) -> CostSource:
+def find_costs(info: Mapping[str, ArrayLike], wanted: Sequence[str] | None, known: Sequence[str] | None) -> CostSource:
     """Find the costs in the `info` of a step: `costs`, then the wanted names, then `cost`, then every `cost_<name>`."""
     named = tuple(sorted(k for k in info if k.startswith("cost_") and k != "cost_sum" and np.ndim(info[k]) == 0))
     if "costs" in info:

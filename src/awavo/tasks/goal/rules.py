@@ -13,7 +13,7 @@ goal is found the episode terminates.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,12 @@ from awavo.errors import InputError
 
 __all__ = ["GoalParams", "GoalScore", "GoalState", "Layout", "check_layout", "draw_goal", "sample_layout", "score"]
 
+# Places tried for an object before the layout starts again, layouts tried, places tried for a new goal (in chunks).
 OBJECT_TRIES = 100
 LAYOUT_RESTARTS = 10_000
 GOAL_TRIES = 10_000
 CHUNK = 64
-MAX_SHAPED = 10.0
+MAX_SHAPED = 10.0  # GUARD's clip of the reward for coming nearer
 
 
 class GoalParams(NamedTuple):
@@ -83,7 +84,7 @@ def _place(candidates: Float[Array, "n t 2"], spacing: Float[Array, ""]) -> tupl
     return placed, jnp.all(fitted)
 
 
-def sample_layout(key: Array, params: Any, num_hazards: int, three_d: bool) -> Layout:
+def sample_layout(key: Array, params: GoalParams, num_hazards: int, three_d: bool) -> Layout:
     """Draw a layout by rejection: 100 tries for each object, then the whole layout again."""
     place_key, yaw_key, height_key = jax.random.split(key, 3)
     half = params.arena - params.keepout
@@ -106,7 +107,7 @@ def sample_layout(key: Array, params: Any, num_hazards: int, three_d: bool) -> L
 
 
 def draw_goal(
-    key: Array, needed: Bool[Array, ""], hazards: Float[Array, "H 3"], robot: Float[Array, " 2"], params: Any
+    key: Array, needed: Bool[Array, ""], hazards: Float[Array, "H 3"], robot: Float[Array, " 2"], params: GoalParams
 ) -> tuple[Float[Array, " 2"], Bool[Array, ""]]:
     """Draw a new place for the goal if one is needed: at least two keepouts from hazards and robot.
 
@@ -127,7 +128,7 @@ def draw_goal(
 
 
 def score(
-    key: Array, state: GoalState, position: Float[Array, " 3"], params: Any, three_d: bool
+    key: Array, state: GoalState, position: Float[Array, " 3"], params: GoalParams, three_d: bool
 ) -> tuple[GoalState, GoalScore]:
     """Reward and cost of having come to `position`, and the goal's next place if it was reached."""
     layout, dims = state.layout, 3 if three_d else 2
