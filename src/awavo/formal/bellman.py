@@ -1,6 +1,6 @@
 r"""The projected distributional Bellman operator on finite MDPs, exactly: contraction, fixed point, projection.
 
-For quantiles :math:`Z(s,a) \in R^M`, the law of :math:`h(s,a) + \gamma Z(s', a')` over :math:`s' \sim P`,
+For quantiles :math:`Z(s,a) \in R^M`, the distribution of :math:`h(s,a) + \gamma Z(s', a')` over :math:`s' \sim P`,
 :math:`a' \sim \pi` is a finite mixture; :math:`\Pi_{W_1}` reads its quantiles at :math:`(j - 1/2)/M`. In
 :math:`\bar d_\infty(Z_1, Z_2) = \max_{s,a,j} |Z_1 - Z_2|` the composition is a :math:`\gamma`-contraction (the paper
 prints the bound without :math:`\gamma`).
@@ -68,7 +68,7 @@ def fixed_point(cmdp: ExactCMDP, policy: Floats, num: int, signal: int = 0, tole
         quantiles = new
 
 
-class Pairs(NamedTuple):
+class ModulusSearch(NamedTuple):
     """Moduli of all pairs tried, and the worst one with its pair."""
 
     moduli: Floats
@@ -86,7 +86,7 @@ def measure_modulus(
     seed: int,
     projection: Projection = project_quantiles,
     climb: int = 30,
-) -> Pairs:
+) -> ModulusSearch:
     """d(Pi T Z1, Pi T Z2) / d(Z1, Z2) over random, structured and hill-climbed pairs of monotone quantiles."""
     rng = np.random.default_rng(seed)
     highest = 1 / (1 - cmdp.discount)
@@ -115,7 +115,7 @@ def measure_modulus(
         first, second = np.where(better, tried[0], first), np.where(better, tried[1], second)
         moduli = np.maximum(moduli, new)
     worst = int(moduli.argmax())
-    return Pairs(moduli, float(moduli[worst]), first[worst], second[worst])
+    return ModulusSearch(moduli, float(moduli[worst]), first[worst], second[worst])
 
 
 def certify_contraction(
@@ -149,7 +149,7 @@ def certify_contraction(
 
 
 def wasserstein_to_quantiles(quantiles: Floats, atoms: Floats, weights: Floats) -> float:
-    """W_1 between M equal atoms and a weighted law, exactly."""
+    """W_1 between M equal atoms and a weighted distribution, exactly."""
     places = np.concatenate([quantiles, atoms])
     order = np.argsort(places, kind="stable")
     signed = np.concatenate([np.full(len(quantiles), 1 / len(quantiles)), -weights])[order]
@@ -157,7 +157,7 @@ def wasserstein_to_quantiles(quantiles: Floats, atoms: Floats, weights: Floats) 
 
 
 def certify_projection(projection: Projection = project_quantiles, *, num: int = 6, seed: int = 0) -> Certificate:
-    """Whether a projection is the W_1-nearest law of M equal atoms: no law tried may be nearer."""
+    """Whether a projection is the W_1-nearest distribution of M equal atoms: none that is tried may be nearer."""
     rng = np.random.default_rng(seed)
     worst, counter, tried = 0.0, None, 0
     for _ in range(100):
@@ -217,7 +217,7 @@ def certify_fixed_point(
     """Compare the fixed point (or given quantiles) with Monte-Carlo returns, within its own a-posteriori bound.
 
     With eps the exact one-step projection error at the fixed point, d_1(Z, Z^pi) <= eps / (1 - gamma); the sampling
-    error of an empirical law in W_1 is at most the range times the DKW band.
+    error of an empirical distribution in W_1 is at most the range times the DKW band.
     """
     table = fixed_point(cmdp, policy, num_quantiles) if quantiles is None else quantiles
     num_states, num_actions = policy.shape

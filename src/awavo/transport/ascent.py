@@ -142,7 +142,7 @@ def max_sliced_wasserstein(
     num = defining.num_coefficients(x.shape[1])
     clouds = Clouds(defining.features(x), defining.features(y), x_weights, y_weights)
     slicer = Linear() if defining.linear else defining
-    starts, _ = draw_slices(key, check_positive("num_starts", num_starts), num, law="orthogonal")
+    starts, _ = draw_slices(key, check_positive("num_starts", num_starts), num, sampling="orthogonal")
     starts = starts.astype(x.dtype).at[0].set(_mean_gap(lax.stop_gradient(clouds), num))
     num_steps, step = check_positive("num_steps", num_steps), _check_step(step, defining)
     found = lax.stop_gradient(_ascend_compiled(lax.stop_gradient(clouds), starts, slicer, order, num_steps, step))

@@ -15,6 +15,7 @@ from awavo.transport.line import line_costs
 
 __all__ = ["Clouds", "default_chunk", "slice_average", "slice_costs"]
 
+# Points times slices held at once.
 _CPU_BUDGET = 1 << 20
 _DEVICE_BUDGET = 1 << 28
 

@@ -2,7 +2,7 @@ r"""Defining functions: the maps alpha(x, theta) whose level sets replace hyperp
 
 All but the circular one and the sum of powers are linear in theta,
 :math:`\alpha = \langle \theta, \phi(x) \rangle`. For those, the generalised sliced distance is the sliced distance of
-the images under phi, hence a metric if and only if phi is injective (for a slice law of full support).
+the images under phi, hence a metric if and only if phi is injective (for slices from a distribution of full support).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Defining(Protocol):
         ...
 
     def coefficient_scale(self, dim: int) -> np.ndarray | None:
-        """Standard deviations of the coefficients in the default slice law; None when they are all equal."""
+        """Standard deviations of the coefficients in the default slice distribution; None when they are all equal."""
         ...
 
 
@@ -128,7 +128,7 @@ class Polynomial:
         return jnp.sign(alpha) * root(jnp.abs(alpha), self.degree) if self.rooted else alpha
 
     def coefficient_scale(self, dim: int) -> np.ndarray:
-        """The Kostlan (Bombieri) law, under which the distance does not change when both clouds are rotated."""
+        """The Kostlan (Bombieri) distribution: the distance does not change when both clouds are rotated."""
         return monomial_weights(dim, self.degree)
 
 

@@ -47,7 +47,7 @@ def _student_central(t: float, freedom: int) -> float:
 
 @lru_cache(maxsize=256)
 def student_quantile(confidence: float, freedom: int) -> float:
-    """Return t with P(|T| <= t) = confidence for Student's law."""
+    """Return t with P(|T| <= t) = confidence for Student's distribution."""
     normal = NormalDist().inv_cdf(0.5 + confidence / 2)
     if freedom > 1000:
         return normal + (normal**3 + normal) / (4 * freedom)

@@ -32,7 +32,7 @@ __all__ = [
     "weighted_staircase",
 ]
 
-_LEVEL_BITS = 52
+_LEVEL_BITS = 52  # levels are multiples of 2^-52: their sums are exact in 64 bits
 
 
 class Staircase(NamedTuple):
