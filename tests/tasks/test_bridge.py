@@ -222,7 +222,7 @@ def test_a_failing_worker_gives_one_clear_error(bridge, id, message):
         ({"cost_limits": (1, 2)}, "2 cost limits given"),
     ],
 )
-def test_bad_input_is_told_at_once(bridge, options, message):
+def test_bad_input_is_refused_at_once(bridge, options, message):
     with pytest.raises((BrokenEnvironmentError, InputError), match=message):
         bridge(**options)
 

@@ -234,7 +234,7 @@ def space(**changed):
         (lambda: 3, {}, InputError, "expected a gymnasium.Env"),
     ],
 )
-def test_what_cannot_be_hosted_is_told(id, options, kind, message):
+def test_what_cannot_be_hosted_is_refused(id, options, kind, message):
     given = {"cost_limits": (1,), "horizon": 9} if not isinstance(id, str) else {}
     if options.get("vectorization") or options.get("num_envs") is not None:
         given = {"cost_limits": (1,), "cost_fn": speeding}

@@ -97,6 +97,7 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     @jax.jit
     def advance(data, x, theta, q):
         def step(at, q):
+            # Annealing: the model is believed less than it deserves until the states are near.
             relaxed = data._replace(noise=jnp.maximum(data.noise, q**2))
             made = tangent_step(
                 lattice, flow, at[0], at[1], relaxed, coarse=coarse, theta_precision=precision, groups=groups

@@ -47,6 +47,7 @@ def project(
     """
 
     def advance(number, x):
+        # A component far off or not finite does not spoil the others: it waits for a better linearisation.
         moves = step(x, jax.tree.map(lambda a: a[number], schedule))
         moves = jax.tree.map(lambda m: jnp.where(jnp.isfinite(m), jnp.clip(m, -radius, radius), 0.0), moves)
         return jax.tree.map(jnp.add, x, moves)

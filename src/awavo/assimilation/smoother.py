@@ -53,7 +53,7 @@ def _small_inverse(s: Float[Array, "B b b"]) -> Float[Array, "B b b"]:
 def update_covariance(p: Float[Array, "B n n"], weight: Float[Array, "B n"]) -> Float[Array, "B n n"]:
     """Return (P^-1 + diag(w))^-1, a block of observations at a time."""
     n, size = p.shape[-1], BLOCK
-    short = -n % size
+    short = -n % size  # padded observations have weight 0 and change nothing
     root = jnp.pad(jnp.sqrt(weight), ((0, 0), (0, short)))
     p = jnp.pad(p, ((0, 0), (0, short), (0, short)))
     eye = jnp.eye(size, dtype=p.dtype)
@@ -117,6 +117,7 @@ def smooth_chains(
     later = lax.scan(advance, first, (jacobian, covariance[1:], defect, weight[1:], residual[1:]))[1]
 
     def back(adjoint, item):
+        # From the last time to the first: delta_k = m_k + P_k lambda_k, then lambda one step earlier.
         m_k, p, m, w, e = item
         delta = m + jnp.einsum("bij,bjr->bir", p, adjoint)
         multiplier = adjoint + w * (e - delta)
@@ -138,6 +139,7 @@ def smoothed_variance(
         return product, p - jnp.einsum("bij,bjk->bik", product, p)
 
     def back(information, item):
+        # The same recursion for matrices: `information` is what later observations say about the state.
         m_k, p, w = item
         product, smoothed = here(p, information)
         gain = w[:, :, None] * product

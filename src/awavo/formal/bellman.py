@@ -40,7 +40,7 @@ def project_quantiles(atoms: Floats, weights: Floats, num: int) -> Floats:
     order = np.argsort(atoms, -1)
     values = np.take_along_axis(atoms, order, -1)
     cumulative = np.cumsum(np.take_along_axis(weights, order, -1), -1)
-    levels = (np.arange(num) + 0.5) / num - TIE
+    levels = (np.arange(num) + 0.5) / num - TIE  # midpoints: the W_1-optimal places of M equal atoms
     place = np.stack([(cumulative < level).sum(-1) for level in levels], -1)
     return np.take_along_axis(values, np.minimum(place, atoms.shape[-1] - 1), -1)
 
@@ -50,6 +50,7 @@ def bellman_update(
 ) -> Floats:
     """Apply Pi T^pi to the quantiles `[..., S, A, M]` of one signal."""
     num_states, num_actions, num = quantiles.shape[-3:]
+    # The mixture: every (s', a') with its probability, each of its M atoms alike.
     reached = (cmdp.transition[..., None] * policy).reshape(num_states, num_actions, -1) / num
     weights = np.repeat(reached, num, -1)
     following = quantiles.reshape(*quantiles.shape[:-3], 1, 1, -1)
@@ -107,6 +108,7 @@ def measure_modulus(
         return np.where(before > 0, after / np.where(before > 0, before, 1), 0)
 
     moduli = modulus(first, second)
+    # Hill climbing: a random step is kept where it raises the modulus.
     for _ in range(climb):
         noise = rng.standard_normal((2, *shape)) * rng.choice([0.01, 0.1, 1.0], (1, num_pairs, 1, 1, 1))
         tried = [np.sort(z + n, -1) for z, n in zip((first, second), noise, strict=True)]
@@ -152,6 +154,7 @@ def wasserstein_to_quantiles(quantiles: Floats, atoms: Floats, weights: Floats) 
     """W_1 between M equal atoms and a weighted distribution, exactly."""
     places = np.concatenate([quantiles, atoms])
     order = np.argsort(places, kind="stable")
+    # W_1 is the area between the two distribution functions.
     signed = np.concatenate([np.full(len(quantiles), 1 / len(quantiles)), -weights])[order]
     return float(np.sum(np.abs(np.cumsum(signed)[:-1]) * np.diff(places[order])))
 
@@ -235,6 +238,7 @@ def certify_fixed_point(
     for number, (s, a) in enumerate(places):
         returns = sample_returns(cmdp, policy, s, a, episodes, seed + number)
         gap = wasserstein_to_quantiles(table[s, a], returns, np.full(episodes, 1 / episodes))
+        # Dvoretzky, Kiefer, Wolfowitz at delta over all places.
         noise = float(np.ptp(returns)) * float(np.sqrt(np.log(2 * len(places) / delta) / (2 * episodes)))
         found.append((gap, noise, (s, a)))
     worst = max(found, key=lambda item: item[0] - item[1])

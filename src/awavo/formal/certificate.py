@@ -108,7 +108,7 @@ def digest(*parts: object) -> str:
             total.update(np.ascontiguousarray(part).tobytes())
         else:
             total.update(json.dumps(_plain(part), sort_keys=True).encode())
-        total.update(b"\0")
+        total.update(b"\0")  # so that parts do not run into each other
     return total.hexdigest()
 
 

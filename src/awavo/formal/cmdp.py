@@ -132,6 +132,7 @@ def solve(cmdp: ExactCMDP) -> Solution:
         raise InputError(f"the linear program was not solved: {out.message}")
     occupancy = out.x.reshape(num_states, num_actions)
     mass = occupancy.sum(1, keepdims=True)
+    # A state that is never visited takes all actions alike.
     policy = np.where(mass > 1e-12, occupancy / np.maximum(mass, 1e-12), 1 / num_actions)
     multipliers = np.zeros(len(cmdp.limits))
     if bound.any():

@@ -60,6 +60,7 @@ def auto_reset(
         terminated = out.terminated
         truncated = (time >= spec.horizon) & ~terminated
         done = terminated | truncated
+        # The observation of the new episode is `obs`, the last one of the old `final_obs`.
         if lazy:
             state, obs = make_where_needed(reset_key, done, lambda k: reset(k, params), (Clocked(inner, time), out.obs))
             return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)

@@ -186,7 +186,7 @@ def bridge_env(
     """
     if num_envs < 1:
         raise InputError(f"num_envs={num_envs} must be >= 1.")
-    workers: list[Worker] = []
+    workers: list[Worker] = []  # outside the try: those that started are closed when a later one fails
     try:
         workers += [Worker(python, timeout) for _ in range(num_envs)]
         for worker in workers:

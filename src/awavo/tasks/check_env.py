@@ -118,6 +118,7 @@ def _check_reset(env: gym.Env, report: Report) -> bool:
             "Define reset(self, *, seed=None, options=None) and call super().reset(seed=seed).",
         )
         return False
+    # Bare: Gymnasium's wrappers would raise before anything can be said.
     result = env.unwrapped.reset(seed=SEED)
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
         seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__

@@ -53,6 +53,7 @@ class Report:
         self._add(Finding("info", problem, remedy))
 
     def _add(self, finding: Finding) -> None:
+        # Problems carry numbers of the step: the remedy is what makes two of a kind.
         if all(f.remedy != finding.remedy for f in self.findings):
             self.findings.append(finding)
 
@@ -129,6 +130,7 @@ def watch_step(trace: Trace, action: object, result: tuple, report: Report) -> N
     """Check one step and add it to the trace."""
     obs, reward, terminated, truncated, info = result
     observe(trace.space, obs, "step()", report)
+    # A buffer that is written again would change what a replay has stored.
     if isinstance(obs, np.ndarray) and obs is trace.last:
         report.error("step(): expected a new observation, saw the same array again.", "Return a copy: obs.copy().")
     value = float(reward) if isinstance(reward, Real | np.floating | np.integer) else math.nan

@@ -207,6 +207,7 @@ def _probe(
     actions, start = action_spec(env.action_space)
     obs_dim = check_observation_space(env.observation_space)
     horizon = _find_horizon(env, name, horizon)
+    # One step shows what costs there are; the probe is closed after it.
     env.action_space.seed(0)
     obs, _ = env.reset(seed=0)
     action = np.asarray(env.action_space.sample())

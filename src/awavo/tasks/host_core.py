@@ -134,6 +134,7 @@ class HostEnv:
                     f"step(): {self.spec.name} returned a {name} that is not finite: run `awavo check-env` on it."
                 )
         self._obs = out.obs
+        # As everywhere: truncated only where the episode did not end by itself.
         truncated = out.truncated & ~out.terminated
         return Timestep(out.obs.copy(), out.reward, costs, out.terminated, truncated, out.final_obs)  # pyright: ignore
 

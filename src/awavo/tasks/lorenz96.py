@@ -27,7 +27,6 @@ __all__ = [
     "lorenz96_flow",
     "lorenz96_slots",
     "lorenz96_system",
-    "lorenz96_tendency",
     "twin_experiment",
 ]
 
@@ -56,13 +55,9 @@ class Twin(NamedTuple):
     seen: Bool[np.ndarray, " I"]
 
 
-def _inner_tendency(x: Float[Array, "... J"], forcing: Float[Array, ""] | float) -> Float[Array, "... J-3"]:
+def _tendency(x: Float[Array, "... J"], forcing: Float[Array, ""] | float) -> Float[Array, "... J-3"]:
+    """The right-hand side at all but the first two sites and the last one."""
     return (x[..., 3:] - x[..., :-3]) * x[..., 1:-2] - x[..., 2:-1] + forcing
-
-
-def lorenz96_tendency(x: Float[Array, "... I"], forcing: Float[Array, ""] | float) -> Float[Array, "... I"]:
-    """The right-hand side of the equation."""
-    return _inner_tendency(jnp.concatenate([x[..., -2:], x, x[..., :1]], -1), forcing)
 
 
 def lorenz96_flow(num_steps: int, time_step: float = TIME_STEP) -> Callable[[Array, Array], Array]:
@@ -77,10 +72,10 @@ def lorenz96_flow(num_steps: int, time_step: float = TIME_STEP) -> Callable[[Arr
 
         def step(x, _):
             wide = jnp.concatenate([x[..., -8:], x, x[..., :4]], -1)
-            k1 = _inner_tendency(wide, theta[0])
-            k2 = _inner_tendency(stage(wide, k1, time_step / 2), theta[0])
-            k3 = _inner_tendency(stage(wide[..., 2:-1], k2, time_step / 2), theta[0])
-            k4 = _inner_tendency(stage(wide[..., 4:-2], k3, time_step), theta[0])
+            k1 = _tendency(wide, theta[0])
+            k2 = _tendency(stage(wide, k1, time_step / 2), theta[0])
+            k3 = _tendency(stage(wide[..., 2:-1], k2, time_step / 2), theta[0])
+            k4 = _tendency(stage(wide[..., 4:-2], k3, time_step), theta[0])
             slopes = k1[..., 6:-3] + 2 * k2[..., 4:-2] + 2 * k3[..., 2:-1] + k4
             return lax.optimization_barrier(x + time_step / 6 * slopes), None
 

@@ -79,6 +79,7 @@ def _digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> st
     digest = hashlib.blake2b(json.dumps(dict(metadata), sort_keys=True).encode(), digest_size=32)
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
+        # Name, type and shape too: bytes alone would let two arrays change places.
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
         digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
     return digest.hexdigest()

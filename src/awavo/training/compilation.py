@@ -38,6 +38,7 @@ def enable_cache() -> Path | None:
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    # Small programs too.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     return folder

@@ -105,8 +105,9 @@ class _Tally:
 
     def __init__(self, host: VectorHost, num_episodes: int, seed: int):
         self._host = host
+        # As many from each environment: the first to finish would favour short episodes.
         self._quota = -(-num_episodes // host.num_envs)
-        self._totals = np.zeros((host.num_envs, 2 + host.spec.num_costs))
+        self._totals = np.zeros((host.num_envs, 2 + host.spec.num_costs))  # return, length, costs
         self._played = np.zeros(host.num_envs, int)
         self._rows: list[np.ndarray] = []
         self.obs = np.asarray(host.reset(seed))

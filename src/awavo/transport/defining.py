@@ -117,6 +117,7 @@ class Polynomial:
         """All monomials, in lexicographic order of their variables: the first variable times one of lower degree."""
         variables = monomials = x.T
         for degree in range(2, self.degree + 1):
+            # Each monomial is one product: a variable times a monomial of the degree below.
             first, rest = _monomial_factors(x.shape[1], degree)
             leading = variables.at[first].get(mode="promise_in_bounds", indices_are_sorted=True)
             monomials = leading * monomials.at[rest].get(mode="promise_in_bounds")
@@ -183,6 +184,7 @@ class LinearForms:
         """Powers of all forms, summed."""
         dim = features.shape[1]
         values = _project_linear(features, slices.reshape(-1, dim)) ** self.degree
+        # Keeps the size of alpha for unit slices, whose forms shrink as R grows.
         scale = self.num_forms ** ((self.degree - 1) / 2)
         return scale * values.reshape(-1, self.num_forms, features.shape[0]).sum(axis=1)
 
@@ -216,6 +218,7 @@ class Circular:
     def project(self, features: Float[Array, "n d"], slices: Float[Array, "l d"]) -> Float[Array, "l n"]:
         """Distances to the centres; the derivative is zero where a point is a centre."""
         centres = self.radius * slices
+        # |x - c|^2 in one matrix product; rounding may leave it below zero.
         squares = jnp.sum(centres**2, axis=1)[:, None] + jnp.sum(features**2, axis=1)[None]
         return root(jnp.maximum(squares - 2 * _project_linear(features, centres), 0), 2)
 

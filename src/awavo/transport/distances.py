@@ -43,6 +43,7 @@ def _estimate(
     slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
     slices = slices.astype(clouds.x.dtype)
     slices = slices if scale is None else slices * scale.astype(slices.dtype)
+    # Expensive slices are averaged; the surrogate, known from many cheap ones, takes out most of their scatter.
     value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
     parts: list[tuple[Array, int]] = []
     if control_variate:

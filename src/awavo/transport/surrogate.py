@@ -22,7 +22,7 @@ from awavo.transport.slices import draw_slices
 
 __all__ = ["surrogate_costs", "surrogate_mean"]
 
-_CHEAP_SLICES = 1 << 13
+_CHEAP_SLICES = 1 << 13  # slices that need no sorting
 
 
 def _moments(points: Float[Array, "n k"], weights: Float[Array, " n"] | None) -> tuple[Array, Array]:

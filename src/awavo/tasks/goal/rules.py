@@ -75,6 +75,7 @@ def _place(candidates: Float[Array, "n t 2"], spacing: Float[Array, ""]) -> tupl
     far = jnp.full((num, 2), 1e6)
 
     def put(placed, item):
+        # Places not yet taken lie far away: they are never too near.
         index, options = item
         gaps = jnp.linalg.norm(options[:, None] - placed, axis=-1)
         fits = jnp.all(gaps >= spacing, -1)
@@ -114,6 +115,7 @@ def draw_goal(
     A loop, so that a batch in which no robot reached its goal draws nothing.
     """
     half, spacing = params.arena - params.keepout, 2 * params.keepout
+    # The old goal may be near: only hazards and robot keep the new one away.
     taken = jnp.concatenate([hazards[:, :2], robot[None]])
 
     def attempt(carry):
@@ -162,6 +164,7 @@ def check_layout(params: GoalParams, num_hazards: int) -> None:
             f"({2 * params.keepout}): an episode must not start in a hazard or in its goal."
         )
     rng, half, spacing = np.random.default_rng(0), params.arena - params.keepout, 2 * params.keepout
+    # A tenth of the tries must work: layouts restart until one fits, and in a batch all wait for the slowest.
     worked = sum(_try_layout(rng, num_hazards, half, spacing) for _ in range(40))
     if worked < 4:
         raise InputError(

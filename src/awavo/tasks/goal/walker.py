@@ -173,7 +173,7 @@ class WalkerBackend:
         self._reset_models(range(len(self._datas)))
         with jax.default_device(self._device):
             keys = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
-            self._keys = jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys)
+            self._keys = jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys)  # one stream for layouts, one for steps
             self._state, obs = self._start(keys)
         return np.asarray(obs)
 
@@ -184,12 +184,13 @@ class WalkerBackend:
             action = gait_torques(np, self._gait_hz, action, joints, np.asarray(self._state.time))
         for control, wanted in zip(self._controls, action, strict=True):
             control[:] = wanted
-        waiting = iter(self._datas)
+        waiting = iter(self._datas)  # shared by the threads: each takes the next
         if self._pool is None:
             self._walk(waiting)
         else:
             list(self._pool.map(self._walk, [waiting] * self._threads))
         base, sensors = np.array(self._places, np.float32)[:, :3], np.array(self._felt, np.float32)
+        # MuJoCo resets a state that diverges and counts a warning.
         broken = np.array(self._warnings)[:, self._bad].any(1)
         with jax.default_device(self._device):
             self._keys, self._state, out = self._advance(self._keys, self._state, base, sensors, broken)
