@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "awavo"
-BASE = {"types", "config", "errors", "registry", "provenance"}
+BASE = {"types", "config", "errors", "registry", "provenance", "checks", "files"}
 ALLOWED = {
     "transport": set(),
     "networks": set(),
@@ -20,6 +20,8 @@ ALLOWED = {
     "control": {"inference", "networks", "tasks", "transport"},
     "explain": {"control", "inference", "networks", "tasks", "training", "transport"},
     "deploy": {"control", "inference", "networks", "tasks", "transport"},
+    "checks": set(),
+    "files": set(),
     "types": set(),
     "errors": set(),
     "config": set(),

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from record import RESULTS
 
-from awavo.assimilation.assimilate import Belief, assimilate, first_stand
+from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import Search
+from awavo.assimilation.modes import SearchSettings
 from awavo.provenance import command_line, device_info, source_commit, versions
-from awavo.tasks.lorenz96 import REGIMES, lorenz96_settings, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
 
 TRUTH = 8.0
 
@@ -31,7 +31,7 @@ TRUTH = 8.0
 def errors(states: int, seeds: range, noise: float) -> list[dict[str, float]]:
     """Error and claimed deviation of each seed's forcing."""
     regime = REGIMES["G"]
-    search = Search(rounds=0, slots=lorenz96_settings(states, jax.default_backend()))
+    search = SearchSettings(rounds=0, slots=lorenz96_slots(states, jax.default_backend()))
     settings = Settings(infer_theta=True, search=search, model_noise=noise)
     system = System(**lorenz96_system(states, regime.steps, TRUTH))
     engine, compiled, rows = make_engine(system, regime.num_times, settings), False, []
@@ -40,12 +40,12 @@ def errors(states: int, seeds: range, noise: float) -> list[dict[str, float]]:
         data = make_data(system, twin.observed, regime.noise, settings)
         if not compiled:
             engine, compiled = compile_engine(engine, data, system.theta)[0], True
-        stand = first_stand(data, system.theta)
-        stand = stand._replace(x=jnp.asarray(twin.truth, stand.x.dtype), stage=len(settings.anneal))
-        belief = [item for item, _ in assimilate(engine, data, stand)][-1]
-        assert isinstance(belief, Belief)
+        state = first_state(data, system.theta)
+        state = state._replace(x=jnp.asarray(twin.truth, state.x.dtype), stage=len(settings.anneal))
+        posterior = [item for item, _ in assimilate(engine, data, state)][-1]
+        assert isinstance(posterior, Posterior)
         rows.append(
-            {"seed": seed, "error": float(belief.theta[0]) - TRUTH, "std": float(np.sqrt(belief.theta_cov[0, 0]))}
+            {"seed": seed, "error": float(posterior.theta[0]) - TRUTH, "std": float(np.sqrt(posterior.theta_cov[0, 0]))}
         )
     return rows
 

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from record import summarise, write
 
-from awavo.assimilation.assimilate import Belief, assimilate, first_stand
+from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import Search
+from awavo.assimilation.modes import SearchSettings
 from awavo.results.trajectory_scores import Z90, score
-from awavo.tasks.lorenz96 import REGIMES, lorenz96_settings, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
 
 
 def main() -> None:
@@ -34,14 +34,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=100)
     parser.add_argument("--forcing", choices=("known", "infer"), default="known")
     parser.add_argument("--regime", choices=tuple(REGIMES), default="G")
-    parser.add_argument("--rounds", type=int, default=Search().rounds)
+    parser.add_argument("--rounds", type=int, default=SearchSettings().rounds)
     parser.add_argument("--start", choices=("observations", "truth"), default="observations")
     parser.add_argument("--dry", action="store_true", help="print only")
     options = parser.parse_args()
     oracle = options.start == "truth"
     infer_theta, regime = options.forcing == "infer", REGIMES[options.regime]
-    search = Search(
-        rounds=0 if oracle else options.rounds, slots=lorenz96_settings(options.states, jax.default_backend())
+    search = SearchSettings(
+        rounds=0 if oracle else options.rounds, slots=lorenz96_slots(options.states, jax.default_backend())
     )
     settings = Settings(infer_theta=infer_theta, search=search)
     system = System(**lorenz96_system(options.states, regime.steps, 7.0 if infer_theta else 8.0))
@@ -51,14 +51,14 @@ def main() -> None:
         data = make_data(system, twin.observed, regime.noise, settings)
         if compile_s is None:
             engine, compile_s = compile_engine(engine, data, system.theta)
-        stand = first_stand(data, system.theta)
+        state = first_state(data, system.theta)
         if oracle:
-            stand = stand._replace(x=jnp.asarray(twin.truth, stand.x.dtype), stage=len(settings.anneal))
+            state = state._replace(x=jnp.asarray(twin.truth, state.x.dtype), stage=len(settings.anneal))
         began, processor, notes = time.perf_counter(), time.process_time(), []
         item = None
-        for item, text in assimilate(engine, data, stand):  # noqa: B007
+        for item, text in assimilate(engine, data, state):  # noqa: B007
             notes += [text] if text.startswith("modes") else []
-        assert isinstance(item, Belief)
+        assert isinstance(item, Posterior)
         times = {"solve_s": time.perf_counter() - began, "cpu_s": time.process_time() - processor}
         row = {"seed": seed, **times, **score(item.mean, item.std, twin.truth, ~twin.seen, item.draws), "modes": notes}
         if infer_theta:

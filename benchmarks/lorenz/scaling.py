@@ -25,17 +25,17 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 import numpy as np
 
-from awavo.assimilation.assimilate import Belief, assimilate, first_stand
+from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import Search
+from awavo.assimilation.modes import SearchSettings
 from awavo.results.trajectory_scores import score
-from awavo.tasks.lorenz96 import lorenz96_settings, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import lorenz96_slots, lorenz96_system, twin_experiment
 
 
 def measure(states: int, seed: int, rounds: int, memory_mb: float) -> dict:
     """One size, one seed."""
     twin = twin_experiment(states, seed=seed)
-    search = Search(rounds=rounds, slots=lorenz96_settings(states, jax.default_backend()))
+    search = SearchSettings(rounds=rounds, slots=lorenz96_slots(states, jax.default_backend()))
     settings = Settings(search=search, memory_mb=memory_mb, num_draws=2)
     system = System(**lorenz96_system(states))
     data = make_data(system, twin.observed, 1.0, settings)
@@ -44,10 +44,10 @@ def measure(states: int, seed: int, rounds: int, memory_mb: float) -> dict:
     prepare_s, began, stages = time.perf_counter() - began, time.perf_counter(), []
     processor = time.process_time()
     item = None
-    for item, text in assimilate(engine, data, first_stand(data, system.theta)):  # noqa: B007
+    for item, text in assimilate(engine, data, first_state(data, system.theta)):  # noqa: B007
         stages.append((round(time.perf_counter() - began, 3), text))
         print(states, *stages[-1], flush=True)
-    assert isinstance(item, Belief)
+    assert isinstance(item, Posterior)
     stats = jax.devices()[0].memory_stats() or {}
     return {
         "states": states, "seed": seed, "solve_s": time.perf_counter() - began,
@@ -70,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[100])
-    parser.add_argument("--rounds", type=int, default=Search().rounds)
+    parser.add_argument("--rounds", type=int, default=SearchSettings().rounds)
     parser.add_argument("--memory-mb", type=float, default=8192.0)
     parser.add_argument("--out", type=Path, default=None, help="JSON file (default: results/scaling_PLATFORM.json)")
     parser.add_argument("--append", action="store_true", help="keep the rows that the file has")

@@ -1,9 +1,9 @@
-"""Error of the slice average by slice law, and how often its stated interval holds the truth.
+"""Error of the slice average by sampling of the slices, and how often its stated interval holds the truth.
 
     PYTHONPATH=src taskset -c 1 python benchmarks/transport/accuracy.py [--runs 2000]
 
-Clouds: a mixture of four Gaussians against a correlated exponential law, 500 points each. Slice-equivalents: how many
-times fewer slices than plain Monte Carlo reach the same error.
+Clouds: a mixture of four Gaussians against a correlated exponential distribution, 500 points each. Slice-equivalents:
+how many times fewer slices than plain Monte Carlo reach the same error.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np  # noqa: E402
 from awavo.transport import draw_slices, max_sliced_wasserstein, root, sliced_wasserstein, wasserstein_1d  # noqa: E402
 
 METHODS = {
-    "iid": {"law": "iid"},
-    "orthogonal": {"law": "orthogonal"},
-    "orthogonal + surrogate": {"law": "orthogonal", "control_variate": True},
-    "spiral": {"law": "spiral"},
-    "spiral + surrogate": {"law": "spiral", "control_variate": True},
+    "iid": {"sampling": "iid"},
+    "orthogonal": {"sampling": "orthogonal"},
+    "orthogonal + surrogate": {"sampling": "orthogonal", "control_variate": True},
+    "spiral": {"sampling": "spiral"},
+    "spiral + surrogate": {"sampling": "spiral", "control_variate": True},
 }
 
 
@@ -55,19 +55,19 @@ def runs_of(x: jax.Array, y: jax.Array, num_runs: int, confidence: float | None 
     return run(x, y, jax.random.split(jax.random.key(7), num_runs))
 
 
-def gaussian_error(dim: int, law: str, num_slices: int, num_runs: int = 300) -> float:
+def gaussian_error(dim: int, sampling: str, num_slices: int, num_runs: int = 300) -> float:
     """Relative error over N(0, I) against a shifted N(m, S), whose slices have a closed form."""
     rng = np.random.default_rng(dim)
     spread = jnp.asarray(np.exp(rng.uniform(np.log(0.1), np.log(4), dim)))
     shift = jnp.asarray(rng.standard_normal(dim)) / np.sqrt(dim)
 
-    def mean(key, law, num):
-        slices, _ = draw_slices(key, num, dim, law=law)
+    def mean(key, sampling, num):
+        slices, _ = draw_slices(key, num, dim, sampling=sampling)
         return jnp.mean((slices @ shift) ** 2 + (1 - jnp.sqrt((slices**2) @ spread)) ** 2)
 
     keys = jax.random.split(jax.random.key(3), num_runs)
     truth = np.mean([mean(key, None, 30_000) for key in jax.random.split(jax.random.key(4), 20)])
-    values = jax.jit(lambda keys: jax.lax.map(lambda key: mean(key, law, num_slices), keys))(keys)
+    values = jax.jit(lambda keys: jax.lax.map(lambda key: mean(key, sampling, num_slices), keys))(keys)
     return float(np.sqrt(np.mean((np.asarray(values) / truth - 1) ** 2)))
 
 
@@ -129,12 +129,14 @@ def main() -> None:
         "|---|---|---|---|---|",
     ]
     for dim, num in ((3, 100), (3, 1000), (20, 100), (20, 1000), (50, 100), (50, 1000)):
-        laws = ("iid", "orthogonal", "spiral") if dim == 3 else ("iid", "orthogonal")
-        errors = {law: gaussian_error(dim, law, num) for law in laws}
+        samplings = ("iid", "orthogonal", "spiral") if dim == 3 else ("iid", "orthogonal")
+        errors = {sampling: gaussian_error(dim, sampling, num) for sampling in samplings}
         record[f"gaussian d={dim} L={num}"] = errors
         table.append(
             f"| {dim} | {num} | "
-            + " | ".join(f"{errors[law]:.1e}" if law in errors else "-" for law in METHODS if "+" not in law)
+            + " | ".join(
+                f"{errors[sampling]:.1e}" if sampling in errors else "-" for sampling in METHODS if "+" not in sampling
+            )
             + " |"
         )
     record["max"] = max_slice()

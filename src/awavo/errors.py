@@ -9,7 +9,7 @@ __all__ = [
     "AwavoError",
     "CheckpointError",
     "ConfigError",
-    "EnvironmentError_",
+    "BrokenEnvironmentError",
     "InputError",
     "MissingExtraError",
     "RunFolderError",
@@ -34,7 +34,7 @@ class UnknownNameError(InputError):
     """A name that is not registered; the message suggests the nearest one."""
 
 
-class EnvironmentError_(AwavoError):
+class BrokenEnvironmentError(AwavoError):
     """An environment that breaks the contract of its interface."""
 
 

@@ -12,7 +12,7 @@ from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.registry import make_task
 from awavo.tasks.base import Transition, auto_reset
 from awavo.training.compilation import jit_once
-from awavo.training.rollout import collect, start_worker
+from awavo.training.rollout import collect, start_envs
 from awavo.types import Box, EnvSpec
 
 SMALL = AwavoConfig(
@@ -49,7 +49,7 @@ class Case:
 
         def roll(key, state):
             start_key, key = jax.random.split(key)
-            worker = start_worker(start_key, env, num, self.algorithm.begin(num))
+            worker = start_envs(start_key, env, num, self.algorithm.begin(num))
             return collect(key, env, self.algorithm, state, worker, config.rollout_length)
 
         self.roll = jax.jit(roll)

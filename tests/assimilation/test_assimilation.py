@@ -1,18 +1,18 @@
-"""Whole inferences on small rings and grids: recovery, modes, stopping and going on, bad observations."""
+"""Whole inferences on small rings and grids: recovery, modes, stopping and resuming, bad observations."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.assimilation.assimilate import Belief, Stand, assimilate, first_stand
+from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, make_data, make_engine
-from awavo.assimilation.modes import Search, local_chi2, segments_around
+from awavo.assimilation.modes import SearchSettings, local_chi2, segments_around
 from awavo.assimilation.observations import check_observations, longest_gap
 from awavo.errors import InputError
 from awavo.tasks.lorenz96 import lorenz96_flow, lorenz96_system, twin_experiment
 
-SEARCH = Search(rounds=1, starts=(2,), slots=2, anneal=(1.0, 0.3, 0.1), polish=2)
+SEARCH = SearchSettings(rounds=1, starts=(2,), slots=2, anneal=(1.0, 0.3, 0.1), polish=2)
 SETTINGS = Settings(anneal=(2.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.06), polish=2, num_draws=8, infer_theta=True, search=SEARCH)
 
 
@@ -27,26 +27,28 @@ def ring():
 
 def test_hidden_states_and_the_forcing_are_recovered(ring):
     twin, system, data, engine = ring
-    *stands, (belief, _) = assimilate(engine, data, first_stand(data, system.theta))
-    assert all(isinstance(s, Stand) for s, _ in stands)
-    assert isinstance(belief, Belief)
-    error = (belief.mean - twin.truth[:11])[4:, ~twin.seen]
+    *states, (posterior, _) = assimilate(engine, data, first_state(data, system.theta))
+    assert all(isinstance(s, AssimilationState) for s, _ in states)
+    assert isinstance(posterior, Posterior)
+    error = (posterior.mean - twin.truth[:11])[4:, ~twin.seen]
     climate = np.sqrt(np.mean((twin.truth[4:11, ~twin.seen] - 2.34) ** 2))
     assert np.sqrt(np.mean(error**2)) < 0.3 * climate
-    deviation = float(np.sqrt(belief.theta_cov[0, 0]))
-    assert 0.005 < deviation < 0.5
-    assert abs(belief.theta[0] - 8.0) < 4 * deviation
-    inside = np.abs(belief.mean - twin.truth[:11]) < 1.645 * belief.std
+    theta_std = float(np.sqrt(posterior.theta_cov[0, 0]))
+    assert 0.005 < theta_std < 0.5
+    assert abs(posterior.theta[0] - 8.0) < 4 * theta_std
+    inside = np.abs(posterior.mean - twin.truth[:11]) < 1.645 * posterior.std
     assert 0.75 < inside.mean() < 1.0
-    assert np.median(belief.draws.std(0, ddof=1) / belief.std) == pytest.approx(1.0, abs=0.15)
+    assert np.median(posterior.draws.std(0, ddof=1) / posterior.std) == pytest.approx(1.0, abs=0.15)
 
 
 def test_stopped_anywhere_it_ends_the_same(ring):
     _, system, data, engine = ring
-    whole = list(assimilate(engine, data, first_stand(data, system.theta)))
+    whole = list(assimilate(engine, data, first_state(data, system.theta)))
     for stop in (2, len(whole) - 2):
         kept = whole[stop][0]
-        arrays = Stand(jnp.asarray(np.asarray(kept.x)), jnp.asarray(np.asarray(kept.theta)), kept.stage, kept.tries)
+        arrays = AssimilationState(
+            jnp.asarray(np.asarray(kept.x)), jnp.asarray(np.asarray(kept.theta)), kept.stage, kept.tries
+        )
         rest = list(assimilate(engine, data, arrays))
         assert len(rest) == len(whole) - stop - 1
         for a, b in zip(rest[-1][0], whole[-1][0], strict=True):
@@ -63,9 +65,11 @@ def test_a_region_in_a_wrong_mode_is_found_again(ring):
     cost, count = engine.chi2(data, broken, jnp.array([8.0]))
     assert local_chi2(np.asarray(cost), np.asarray(count), 5).max() > 10
     stage = len(settings.anneal) + settings.polish
-    *_, (belief, _) = assimilate(engine, data, Stand(broken, jnp.array([8.0]), stage, np.zeros(20, np.int32)))
-    assert belief.chi2.max() < 2
-    assert np.sqrt(np.mean((belief.mean - twin.truth[:11])[3:] ** 2)) < 1.0
+    *_, (posterior, _) = assimilate(
+        engine, data, AssimilationState(broken, jnp.array([8.0]), stage, np.zeros(20, np.int32))
+    )
+    assert posterior.chi2.max() < 2
+    assert np.sqrt(np.mean((posterior.mean - twin.truth[:11])[3:] ** 2)) < 1.0
 
 
 def test_a_grid_of_a_users_own():
@@ -86,12 +90,12 @@ def test_a_grid_of_a_users_own():
     settings = Settings(anneal=(0.5, 0.1), polish=2, num_draws=2, model_noise=0.01)
     data, engine = make_data(system, observed, 0.1, settings), make_engine(system, 8, settings)
     assert engine.search is None
-    *_, (belief, _) = assimilate(engine, data, first_stand(data, system.theta))
+    *_, (posterior, _) = assimilate(engine, data, first_state(data, system.theta))
     hidden = ~np.isfinite(observed[0])
-    error = (belief.mean - truth)[:, hidden]
+    error = (posterior.mean - truth)[:, hidden]
     assert np.sqrt(np.mean(error**2)) < 0.6 * np.std(truth[:, hidden])
-    assert 0.8 < np.mean(np.abs(error) < 1.645 * belief.std[:, hidden]) < 0.98
-    assert belief.std[:, hidden].mean() > 2 * belief.std[:, ~hidden].mean()
+    assert 0.8 < np.mean(np.abs(error) < 1.645 * posterior.std[:, hidden]) < 0.98
+    assert posterior.std[:, hidden].mean() > 2 * posterior.std[:, ~hidden].mean()
 
 
 def test_segments_cover_what_is_bad():
@@ -142,5 +146,5 @@ def test_double_precision_follows_the_setting():
         system = System((16,), lorenz96_flow(5), np.array([8.0]), 2.34, 3.64, None, ((5, 10),))
         settings = SETTINGS._replace(dtype="float64", infer_theta=False)
         data = make_data(system, twin.observed[:3], 1.0, settings)
-        stand = first_stand(data, system.theta)
-        assert stand.x.dtype == data.value.dtype == np.float64
+        state = first_state(data, system.theta)
+        assert state.x.dtype == data.value.dtype == np.float64

@@ -75,11 +75,14 @@ def test_coloured_probes_give_the_dense_jacobian(shape, flow, reach):
     x = jax.random.normal(KEY, (2, size)) * 2
     theta = jnp.array([0.3])
     _, probe = tangents(lattice, flow, x, theta)
+    places = np.indices(shape).reshape(len(shape), -1).T
+    offsets = np.array(list(np.ndindex(*(b + a + 1 for b, a in reach)))) - [b for b, _ in reach]
+    reached = [np.ravel_multi_index(tuple((place + offsets).T), shape, mode="wrap") for place in places]
     for k in range(2):
         exact = jax.jacfwd(lambda v: flow(v.reshape(shape), theta).reshape(-1))(x[k])
         built = np.zeros((size, size))
         for i in range(size):
-            built[lattice.row_site[i], i] = probe[k, lattice.colour[i], lattice.row_site[i]]
+            built[reached[i], i] = probe[k, lattice.colour[i], reached[i]]
         np.testing.assert_allclose(built, exact, atol=1e-5)
     owners = lattice.patch_site[lattice.core > 0]
     assert sorted(owners) == list(range(size))

@@ -89,22 +89,26 @@ def test_files_that_are_not_observations(capsys, tmp_path):
     np.savez(tmp_path / "short.npz", observed=np.zeros((5, 18)), truth=np.zeros((5, 18)))
     assert "truth has shape [5, 18], expected [6, 18]" in run(capsys, "lorenz96", "--data", tmp_path / "short.npz")[2]
     silent = run(capsys, "lorenz96", "--data", tmp_path / "short.npz", "--noise", "0")
-    assert (silent[0], "deviation of the noise is 0" in silent[2]) == (2, True)
+    assert (silent[0], "standard deviation of the noise is 0" in silent[2]) == (2, True)
     (tmp_path / "table.parquet").write_bytes(b"not parquet")
     assert "cannot be read as parquet" in run(capsys, "lorenz96", "--data", tmp_path / "table.parquet")[2]
 
 
 def test_another_folders_inference_is_not_overwritten_by_resuming(folder, tmp_path):
-    from awavo.assimilation.assimilate import Stand
+    from awavo.assimilation.assimilate import AssimilationState
     from awavo.assimilation.engine import Settings
     from awavo.errors import RunFolderError
     from awavo.runs.infer import _resume, _save
 
-    _save(tmp_path, Stand(np.ones((3, 4), np.float32), np.ones(1, np.float32), 5, np.zeros(4, np.int32)), "a" * 24)
-    stand, _ = _resume(tmp_path, "a" * 24, Settings())
-    assert stand is not None
-    assert stand.stage == 5
-    np.testing.assert_array_equal(stand.x, np.ones((3, 4)))
+    _save(
+        tmp_path,
+        AssimilationState(np.ones((3, 4), np.float32), np.ones(1, np.float32), 5, np.zeros(4, np.int32)),
+        "a" * 24,
+    )
+    state, _ = _resume(tmp_path, "a" * 24, Settings())
+    assert state is not None
+    assert state.stage == 5
+    np.testing.assert_array_equal(state.x, np.ones((3, 4)))
     with pytest.raises(RunFolderError, match="another inference"):
         _resume(tmp_path, "b" * 24, Settings())
 

@@ -41,7 +41,7 @@ def test_the_correction_covers_over_many_draws():
 
 def test_a_broken_premise_refutes_the_correction():
     quantiles, returns = data(600, scale=0.5)
-    returns[300:] += 5.0  # later episodes come from another law
+    returns[300:] += 5.0  # later episodes come from another distribution
     assert certify_calibration(quantiles, returns, signal="reward")[1].verdict == "refuted"
 
 

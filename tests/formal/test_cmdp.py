@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from cmdp_oracles import brute_force, dual_value
 
 from awavo.errors import InputError
-from awavo.formal.cmdp import brute_force, dual_value, exact_cmdp, policy_totals, random_cmdp, solve
+from awavo.formal.cmdp import exact_cmdp, policy_totals, random_cmdp, solve
 from awavo.tasks.tabular import garnet_cmdp, hazard_grid_cmdp
 
 

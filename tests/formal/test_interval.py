@@ -50,7 +50,7 @@ def test_elementary_functions_hold_correctly_rounded_decimals():
 
 def test_even_power_of_an_interval_around_zero():
     assert Interval(-2.0, 1.0).power(2).lo == 0.0
-    assert Interval(-2.0, 1.0).power(2).contains(4.0)
+    assert Interval(-2.0, 1.0).power(2).hi >= 4.0
     assert Interval(-1.0, 1.0).reciprocal() == (-math.inf, math.inf)
 
 

@@ -1,4 +1,4 @@
-"""The instance of A-GSWD: axioms hold for the library's program and break for wrong ones; rank and parity are told."""
+"""The instance of A-GSWD: axioms hold for the library's program and break for wrong ones; rank and parity."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,6 @@
 """Jobs: names that change with every setting, skipping what is done, files in one piece."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,7 +51,7 @@ def test_results_are_found_anywhere_below_the_folder(tmp_path):
 
 def test_a_half_written_file_does_not_count(tmp_path, monkeypatch):
     job = Job("learning", "a", {}, (0,))
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("awavo.files.os.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         jobs_module.write_atomically(job.path(tmp_path), "{}")
     assert missing_jobs([job], tmp_path) == [job]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from task_rollouts import simulate
 
+from awavo.checks import check_limits
 from awavo.errors import InputError
-from awavo.tasks.base import auto_reset, check_limits, sum_costs
+from awavo.tasks.base import auto_reset, sum_costs
 from awavo.tasks.cartpole import CartPoleParams, cartpole, cartpole_dynamics
 from awavo.tasks.tabular import garnet, garnet_cmdp, hazard_grid_cmdp, policy_values, tabular
 from awavo.types import Discrete, EnvSpec

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from awavo.errors import EnvironmentError_, InputError
+from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.tasks.bridge import bridge_env
 from awavo.tasks.bridge_worker import decode_frame, encode_frame
 from awavo.types import Box, Discrete
@@ -206,7 +206,7 @@ def test_a_failing_worker_gives_one_clear_error(bridge, id, message):
     # Only the step that hangs gets little time: a busy machine may need seconds to start a worker.
     for worker in workers:
         worker._timeout = 1.0 if id == "Slow" else worker._timeout
-    with pytest.raises(EnvironmentError_, match=message) as caught:
+    with pytest.raises(BrokenEnvironmentError, match=message) as caught:
         env.step(np.zeros((1, 2), np.float32))
     assert "\n" not in str(caught.value)
     assert all(p.returncode is not None for p in processes)
@@ -222,15 +222,15 @@ def test_a_failing_worker_gives_one_clear_error(bridge, id, message):
         ({"cost_limits": (1, 2)}, "2 cost limits given"),
     ],
 )
-def test_bad_input_is_told_at_once(bridge, options, message):
-    with pytest.raises((EnvironmentError_, InputError), match=message):
+def test_bad_input_is_refused_at_once(bridge, options, message):
+    with pytest.raises((BrokenEnvironmentError, InputError), match=message):
         bridge(**options)
 
 
 def test_missing_interpreter_and_missing_package(package):
     with pytest.raises(InputError, match="cannot be started"):
         bridge_env("Env", python=package / "no-python", cost_limits=(1,))
-    with pytest.raises(EnvironmentError_, match="No module named 'safety_gymnasium'"):
+    with pytest.raises(BrokenEnvironmentError, match="No module named 'safety_gymnasium'"):
         bridge_env("Env", python=sys.executable, cost_limits=(1,))
 
 

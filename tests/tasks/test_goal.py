@@ -100,7 +100,7 @@ def test_compass():
     [
         (dict(num_hazards=40), "40 hazards with keepout=0.4 find no place"),
         (dict(keepout=2.5), "keepout=2.5 must be below arena=2.0"),
-        (dict(arena=float("nan")), "arena=nan is not a size"),
+        (dict(arena=float("nan")), "arena is nan, expected a finite number"),
         (dict(goal_radius=0.9), "must stay within two keepouts"),
         (dict(cost_limits=(1, 2)), "2 cost limits given"),
         (dict(num_hazard=3), "Did you mean 'num_hazards'"),
@@ -112,7 +112,7 @@ def test_bad_layouts_are_refused(options, said):
 
 
 def test_random_drone_statistics():
-    """The fact sheet's Gaussian policy (deviation 0.6): return -1.9 +- 1.8, cost 0.5 +- 1.0, no goals (16 episodes)."""
+    """The fact sheet's Gaussian policy (standard deviation 0.6), 16 episodes: return -1.9 +- 1.8, cost 0.5 +- 1.0, no goals."""
     actions = (0.6 * np.random.default_rng(0).standard_normal((1000, 32, 4))).astype(np.float32)
     _, out = simulate(make_task("drone"), actions)
     returns, costs = first_episodes(out)

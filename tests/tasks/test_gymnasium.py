@@ -93,7 +93,7 @@ def test_time_limits_do_not_clash(short):
     assert (vector.task.spec.horizon, vector.spec.max_episode_steps) == (2, 2)
 
 
-def test_bad_use_is_told(short):
+def test_bad_use_is_refused(short):
     short.reset(seed=0)
     with pytest.raises(InputError, match="not in Discrete"):
         short.unwrapped.step(2)

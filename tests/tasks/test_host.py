@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from awavo.errors import EnvironmentError_, InputError, UnknownNameError
+from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
 from awavo.tasks.host import host_env
 from awavo.types import Box, Discrete
 
@@ -113,7 +113,7 @@ def test_an_integer_cost_of_one_environment_does_not_round_the_others():
 def test_a_cost_that_fails_later_is_an_error(costs, message):
     env = host_env(stairs(costs=costs), num_envs=2, cost_limits=(9,), horizon=9)
     env.reset(0)
-    with pytest.raises(EnvironmentError_, match=message):
+    with pytest.raises(BrokenEnvironmentError, match=message):
         run(env, 2)
 
 
@@ -217,7 +217,7 @@ def space(**changed):
     [
         ("Pendulm-v1", {}, UnknownNameError, "Did you mean"),
         ("CartPole-v1", {"env_options": {"wheels": 3}}, InputError, "wheels"),
-        ("CartPole-v1", {}, EnvironmentError_, r"no cost.*cost_fn"),
+        ("CartPole-v1", {}, BrokenEnvironmentError, r"no cost.*cost_fn"),
         ("CartPole-v1", {"cost_fn": lambda o, a, n: n[:, 0]}, InputError, "cost_limits is missing"),
         ("CartPole-v1", {"cost_fn": lambda o, a, n: 0.0}, InputError, r"expected \(1,\) or \(1, C\)"),
         ("Pendulum-v1", {"vectorization": "magic"}, InputError, "'sync', 'async'"),
@@ -226,7 +226,7 @@ def space(**changed):
         (stairs(), {"horizon": None}, InputError, "horizon=N"),
         (stairs(costs="costs"), {"cost_names": ("x",)}, InputError, "name each one"),
         (stairs(), {"cost_limits": (1, 2)}, InputError, "2 cost limits"),
-        (stairs(costs="none"), {}, EnvironmentError_, "only \\['other'\\]"),
+        (stairs(costs="none"), {}, BrokenEnvironmentError, "only \\['other'\\]"),
         (space(action_space=spaces.Box(-np.inf, 1, (1,))), {}, InputError, "infinite bounds"),
         (space(action_space=spaces.MultiBinary(2)), {}, InputError, "expected Discrete or a Box"),
         (space(observation_space=spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, InputError, "image"),
@@ -234,7 +234,7 @@ def space(**changed):
         (lambda: 3, {}, InputError, "expected a gymnasium.Env"),
     ],
 )
-def test_what_cannot_be_hosted_is_told(id, options, kind, message):
+def test_what_cannot_be_hosted_is_refused(id, options, kind, message):
     given = {"cost_limits": (1,), "horizon": 9} if not isinstance(id, str) else {}
     if options.get("vectorization") or options.get("num_envs") is not None:
         given = {"cost_limits": (1,), "cost_fn": speeding}

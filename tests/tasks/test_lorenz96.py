@@ -7,17 +7,12 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from awavo.errors import InputError
-from awavo.tasks.lorenz96 import lorenz96_flow, lorenz96_tendency, twin_experiment
+from awavo.tasks.lorenz96 import lorenz96_flow, twin_experiment
 
 
 def equation(x, forcing):
     num = len(x)
     return np.array([(x[(i + 1) % num] - x[i - 2]) * x[i - 1] - x[i] + forcing for i in range(num)])
-
-
-def test_tendency_is_the_equation():
-    x = np.random.default_rng(0).normal(size=12)
-    np.testing.assert_allclose(lorenz96_tendency(jnp.asarray(x), 8.0), equation(x, 8.0), rtol=1e-5, atol=1e-5)
 
 
 def test_flow_is_rk4_of_the_equation():

@@ -80,7 +80,7 @@ def test_a_foreign_file_is_refused(tmp_path):
         read_checkpoint(path)
 
 
-def test_the_previous_one_is_used_and_the_refusal_is_told(tmp_path):
+def test_the_previous_one_is_used_and_the_refusal_is_reported(tmp_path):
     write(tmp_path, 100)
     newer = write(tmp_path, 200, scale=2.0)
     newer.write_bytes(newer.read_bytes()[:-3])
@@ -108,7 +108,7 @@ def test_no_space_is_one_clear_line_and_loses_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("awavo.training.checkpoint.os.fsync", full)
+    monkeypatch.setattr("awavo.files.os.fsync", full)
     with pytest.raises(RunFolderError, match="No space left on device"):
         write(tmp_path, 200)
     monkeypatch.undo()

@@ -9,7 +9,7 @@ from awavo.config import OrpoDrConfig
 from awavo.registry import make_task
 from awavo.training.checkpoint import flatten
 from awavo.training.loop import CompiledRunner, chunk_fn, init_fn
-from awavo.training.rollout import collect, start_worker
+from awavo.training.rollout import collect, start_envs
 from awavo.types import Algorithm
 
 
@@ -103,7 +103,7 @@ def scripted(actions):
 
 def test_rollout_counts_undiscounted_totals_and_keeps_the_last_observation():
     env = make_task("cartpole")
-    worker = start_worker(jax.random.key(0), env, 3)
+    worker = start_envs(jax.random.key(0), env, 3)
     worker, rollout = jax.jit(lambda w: collect(jax.random.key(1), env, scripted(1), (), w, 40))(worker)
     done = np.asarray(rollout.done)
     assert done.any()
@@ -124,7 +124,7 @@ def test_rollout_counts_undiscounted_totals_and_keeps_the_last_observation():
 
 def test_time_limit_truncates_without_terminating():
     env = make_task("cartpole", horizon=5)
-    worker = start_worker(jax.random.key(0), env, 2)
+    worker = start_envs(jax.random.key(0), env, 2)
     _, rollout = collect(jax.random.key(1), env, scripted(0), (), worker, 5)
     assert np.asarray(rollout.truncated)[-1].all()
     assert not np.asarray(rollout.terminated).any()

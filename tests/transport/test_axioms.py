@@ -101,7 +101,7 @@ def test_mirror_image(rng, key):
     assert float(seeing) > 1
 
 
-def test_kostlan_law_is_rotation_invariant_and_the_flat_one_is_not(rng, key):
+def test_kostlan_distribution_is_rotation_invariant_and_the_flat_one_is_not(rng, key):
     direction = np.ones((1, 3)) / np.sqrt(3)
     x, y = np.concatenate([direction, -direction]) * 2, np.zeros((2, 3))
     axis = np.array([[2.0, 0, 0], [-2.0, 0, 0]])

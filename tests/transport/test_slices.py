@@ -20,11 +20,11 @@ from awavo.transport import (
 from awavo.transport.intervals import block_variance, student_quantile
 
 
-@pytest.mark.parametrize(("law", "dim"), [("iid", 5), ("orthogonal", 5), ("spiral", 3), ("spiral", 2)])
+@pytest.mark.parametrize(("sampling", "dim"), [("iid", 5), ("orthogonal", 5), ("spiral", 3), ("spiral", 2)])
 @pytest.mark.parametrize("split", [False, True])
-def test_unit_length_and_number(key, law, dim, split):
-    slices, block = jax.jit(draw_slices, static_argnums=(1, 2), static_argnames=("law", "split"))(
-        key, 23, dim, law=law, split=split
+def test_unit_length_and_number(key, sampling, dim, split):
+    slices, block = jax.jit(draw_slices, static_argnums=(1, 2), static_argnames=("sampling", "split"))(
+        key, 23, dim, sampling=sampling, split=split
     )
     assert slices.shape == (23, dim)
     np.testing.assert_allclose(jnp.linalg.norm(slices, axis=1), np.ones(23), rtol=1e-5)
@@ -38,7 +38,7 @@ def test_orthogonal_blocks_integrate_quadratic_forms(rng, key):
 
 
 @pytest.mark.parametrize("draw", [iid_slices, orthogonal_slices, spiral_slices])
-def test_laws_are_uniform_on_the_sphere(key, draw):
+def test_samplings_are_uniform_on_the_sphere(key, draw):
     many = jax.jit(jax.vmap(lambda k: draw(k, 4, 3)))(jax.random.split(key, 2000)).reshape(-1, 3)
     for axis in range(3):
         assert scipy.stats.kstest(np.asarray(many[::4, axis]), scipy.stats.uniform(-1, 2).cdf).pvalue > 1e-3
@@ -101,10 +101,10 @@ def share_and_spread(dim, options, num_runs=200):
     return float(jnp.mean((found.low <= truth) & (truth <= found.high))), float(jnp.std(found.value)) / truth
 
 
-def test_intervals_cover_and_better_laws_are_tighter():
+def test_intervals_cover_and_better_samplings_are_tighter():
     """A small version of benchmarks/transport/accuracy.py, whose 2,000 runs state the coverage."""
-    laws = ({"law": "iid"}, {"law": "orthogonal"}, {"law": "orthogonal", "control_variate": True})
-    shares, spreads = zip(*(share_and_spread(6, options) for options in laws), strict=True)
+    samplings = ({"sampling": "iid"}, {"sampling": "orthogonal"}, {"sampling": "orthogonal", "control_variate": True})
+    shares, spreads = zip(*(share_and_spread(6, options) for options in samplings), strict=True)
     assert all(0.9 <= share <= 0.985 for share in shares)
     assert spreads[0] > 1.5 * spreads[1] > 2 * spreads[2]
 
@@ -123,10 +123,10 @@ def test_no_interval_without_confidence(key):
     assert "interval" not in estimate.method
 
 
-def test_same_key_same_value_and_unknown_law(key):
+def test_same_key_same_value_and_unknown_sampling(key):
     x = np.random.default_rng(0).standard_normal((5, 4))
     assert sliced_wasserstein(x, x + 1, key=key).value == sliced_wasserstein(x, x + 1, key=key).value
     with pytest.raises(InputError, match="Did you mean 'orthogonal'"):
-        sliced_wasserstein(x, x + 1, key=key, law="ortogonal")
+        sliced_wasserstein(x, x + 1, key=key, sampling="ortogonal")
     with pytest.raises(InputError, match="dimension 2 and 3, not 4"):
-        sliced_wasserstein(x, x + 1, key=key, law="spiral")
+        sliced_wasserstein(x, x + 1, key=key, sampling="spiral")

@@ -1,7 +1,7 @@
 r"""Infer trajectory and parameters of a local system on a ring or grid from part of its states, with uncertainty.
 
 One pass: (1) annealed projection of the data: q falls from `anneal[0]` to the search's `floor`; (2) the search for
-modes at that q; (3) the posterior at `model_noise`: marginal deviations and an ensemble, whose members are W2
+modes at that q; (3) the posterior at `model_noise`: marginal standard deviations and an ensemble, whose members are W2
 projections of noise-augmented data. A tighter model while searching converges more slowly across patches.
 Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
 between any two of them.
@@ -21,13 +21,16 @@ from awavo.assimilation.engine import Engine
 from awavo.assimilation.modes import STARTS_PER_JOIN, local_chi2, segment_length, segments_around
 from awavo.assimilation.trajectories import Data, Step
 
-__all__ = ["Belief", "Stand", "assimilate", "first_stand", "num_stages"]
+__all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_stages"]
 
-SHIFT, TIGHTENING, FIT = 3, 3, 1000
+# Sites by which segments are moved at random from round to round, and steps at the end with the tightest model.
+SHIFT, TIGHTENING = 3, 3
+# What a search that ended well adds to a site's counter of searches: both counts live in one number.
+FIT = 1000
 
 
-class Stand(NamedTuple):
-    """Where an inference stands, all that is needed to go on.
+class AssimilationState(NamedTuple):
+    """How far an inference has come: all that is needed to resume it.
 
     `tries` counts the searches of each site, and FIT more for each after which it fitted.
     """
@@ -38,8 +41,8 @@ class Stand(NamedTuple):
     tries: Int[np.ndarray, " I"]
 
 
-class Belief(NamedTuple):
-    """The posterior: mean and deviation of every state, draws around the mean, and the parameters with covariance."""
+class Posterior(NamedTuple):
+    """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance."""
 
     mean: Float[np.ndarray, "T I"]
     std: Float[np.ndarray, "T I"]
@@ -93,25 +96,28 @@ def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.n
     search, num = engine.settings.search, len(chi2)
     length = segment_length(num, search)
     bad = chi2 > _tolerated(engine, tries)
+    # 8 less than the inner sites: a segment that is shifted by SHIFT either way still holds its region.
     firsts = segments_around(bad, length, length - 2 * search.border - 8)
     searched = np.zeros(num, bool)
     searched[(firsts[:, None] + np.arange(search.border, length - search.border)) % num] = True
     return firsts, searched
 
 
-def first_stand(data: Data, theta: Float[np.ndarray, " p"]) -> Stand:
+def first_state(data: Data, theta: Float[np.ndarray, " p"]) -> AssimilationState:
     """Begin at the observations, and at the prior's mean where there is none."""
     start = jnp.where(data.weight > 0, data.value, data.prior_mean)
     start = jnp.concatenate([start[:1], start])
-    return Stand(start, jnp.asarray(theta, start.dtype), 0, np.zeros(start.shape[1], np.int32))
+    return AssimilationState(start, jnp.asarray(theta, start.dtype), 0, np.zeros(start.shape[1], np.int32))
 
 
-def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand | Belief, str]]:
-    """Yield `(stand, text)` after every stage; the last item is `(belief, text)`.
+def assimilate(
+    engine: Engine, data: Data, state: AssimilationState
+) -> Iterator[tuple[AssimilationState | Posterior, str]]:
+    """Yield `(state, text)` after every stage; the last item is `(posterior, text)`.
 
-    A stand may be kept and handed in again: what follows is the same as if nothing had stopped.
+    A state may be stored and handed in again: what follows is the same as if nothing had stopped.
     """
-    settings, (x, theta, stage, tries) = engine.settings, stand
+    settings, (x, theta, stage, tries) = engine.settings, state
     held = max(settings.search.floor, settings.model_noise)
     schedule = [*settings.anneal, *[held] * settings.polish]
     rounds = settings.search.rounds if engine.search is not None else 0
@@ -120,7 +126,7 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
         q = max(schedule[stage], settings.model_noise)
         x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype))
         stage += 1
-        yield Stand(x, theta, stage, tries), f"annealing, q = {q:g}"
+        yield AssimilationState(x, theta, stage, tries), f"annealing, q = {q:g}"
     while stage < last:
         firsts, searched = _suspects(engine, _local_chi2(engine, data, x, theta), tries)
         if len(firsts) == 0:
@@ -130,17 +136,17 @@ def assimilate(engine: Engine, data: Data, stand: Stand) -> Iterator[tuple[Stand
         fits = _local_chi2(engine, data, x, theta) <= _tolerated(engine, tries)
         x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
         stage, tries = stage + 1, tries + (searched * (1 + FIT * fits)).astype(np.int32)
-        yield Stand(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
+        yield AssimilationState(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
     for _ in range(TIGHTENING):
         x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
-    key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)
-    yield _belief(engine, data, x, theta, engine.finish(data, key, x, theta)), "posterior"
+    key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
+    yield _posterior(engine, data, x, theta, engine.finish(data, key, x, theta)), "posterior"
 
 
-def _belief(engine: Engine, data: Data, x: Array, theta: Array, end: Step) -> Belief:
+def _posterior(engine: Engine, data: Data, x: Array, theta: Array, end: Step) -> Posterior:
     mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
     theta = theta + end.theta if inferred else theta
     chi2 = _local_chi2(engine, data, x, theta)
-    return Belief(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2)
+    return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2)

@@ -1,18 +1,18 @@
-"""The compiled stages of an inference on a lattice: advance, judge, search, finish."""
+"""The compiled stages of an inference on a lattice: advance, measure the misfit, search, finish."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.stages import Wrapped
 from jaxtyping import Float
 
-from awavo.assimilation.lattice import Lattice, make_lattice, measure_reach
-from awavo.assimilation.modes import Search, inner_sites, segment_length, segment_search
+from awavo.assimilation.lattice import Lattice, Reach, make_lattice, measure_reach
+from awavo.assimilation.modes import SearchSettings, inner_sites, segment_length, segment_search
 from awavo.assimilation.projection import project
 from awavo.assimilation.trajectories import Data, Flow, site_cost, tangent_step
 
@@ -32,7 +32,7 @@ class System(NamedTuple):
     prior_mean: float
     prior_std: float
     coarse: Flow | None = None
-    reach: tuple[tuple[int, int], ...] | None = None
+    reach: Reach | None = None
 
 
 class Settings(NamedTuple):
@@ -45,14 +45,14 @@ class Settings(NamedTuple):
     margin: int = 8
     num_draws: int = 16
     infer_theta: bool = False
-    search: Search = Search()
+    search: SearchSettings = SearchSettings()
     memory_mb: float = 4096.0
     dtype: str = "float32"
     seed: int = 0
 
 
 class Engine(NamedTuple):
-    """Stages for all observations of one shape, functions of `jax.jit` or compiled ones.
+    """Stages for all observations of one shape, as `jax.jit` makes them; `compile_engine` puts compiled ones in place.
 
     `advance(data, x, theta, q)`, `chi2(data, x, theta)`, on rings `search(data, key, starts, x, theta, firsts)`, and
     `finish(data, key, x, theta)`.
@@ -60,13 +60,14 @@ class Engine(NamedTuple):
 
     lattice: Lattice
     settings: Settings
-    advance: Any
-    chi2: Any
-    search: Any
-    finish: Any
+    advance: Wrapped
+    chi2: Wrapped
+    search: Wrapped | None
+    finish: Wrapped
 
 
 def _groups(num_sites: int, num_times: int, settings: Settings) -> int:
+    """In how many parts to solve the patches: three arrays [times, patches, n, n] must fit into `memory_mb`."""
     side = settings.core + 2 * settings.margin
     chains = -(-num_sites // settings.core)
     need = 3 * num_times * chains * side**2 * np.dtype(settings.dtype).itemsize / 2**20
@@ -90,11 +91,13 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     reach = system.reach or _measured_reach(system, dtype)
     groups = _groups(num_sites, num_times + 1, settings)
     lattice = make_lattice(system.shape, reach, core=settings.core, margin=settings.margin, groups=groups)
+    # A wide prior around the present theta: a standard deviation of 30.
     precision = jnp.eye(len(system.theta), dtype=dtype) * 1e-3 if settings.infer_theta else None
 
     @jax.jit
     def advance(data, x, theta, q):
         def step(at, q):
+            # Annealing: the model is believed less than it deserves until the states are near.
             relaxed = data._replace(noise=jnp.maximum(data.noise, q**2))
             made = tangent_step(
                 lattice, flow, at[0], at[1], relaxed, coarse=coarse, theta_precision=precision, groups=groups
@@ -112,7 +115,7 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
 
     @jax.jit
     def chi2(data, x, theta):
-        # Seams of patches break the model by a little: judged with a deviation that forgives it.
+        # Seams of patches break the model by a little: a standard deviation of 0.1 forgives it.
         cost = site_cost(lattice, flow, x, theta, data._replace(noise=jnp.maximum(data.noise, 0.01)))
         return jnp.sum(cost, 0), jnp.sum(data.weight > 0, 0)
 
@@ -120,13 +123,13 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     return Engine(lattice, settings, advance, chi2, search, finish)
 
 
-def _measured_reach(system: System, dtype: Any) -> tuple[tuple[int, int], ...]:
+def _measured_reach(system: System, dtype: jnp.dtype) -> Reach:
     theta = jnp.asarray(system.theta, dtype)
     noise = jax.random.normal(jax.random.key(0), system.shape, dtype)
     return measure_reach(lambda x: system.flow(x, theta), system.prior_mean + system.prior_std * noise)
 
 
-def _search(system: System, reach: Any, num_sites: int, settings: Settings) -> Callable[..., Any]:
+def _search(system: System, reach: Reach, num_sites: int, settings: Settings) -> Wrapped:
     search = settings.search
     solve = segment_search(system.flow, system.coarse or system.flow, reach, num_sites, search)
     length, inner = segment_length(num_sites, search), inner_sites(num_sites, search)
@@ -137,6 +140,7 @@ def _search(system: System, reach: Any, num_sites: int, settings: Settings) -> C
         sites = (firsts[:, None] + jnp.arange(length)) % num_sites
         keys = jax.random.split(key, search.slots)
         found, cost, better = jax.vmap(solve, (0, None, None, None, None, 0))(keys, starts, x, theta, data, sites)
+        # Rank 0 is the best segment; `owner` is the best rank that decides a site, `num_sites` no place at all.
         rank = jnp.argsort(jnp.argsort(cost))[:, None]
         owner = jnp.full(num_sites, search.slots).at[sites].min(jnp.where(inner, rank, search.slots))
         target = jnp.where(inner & (owner[sites] == rank), sites, num_sites)

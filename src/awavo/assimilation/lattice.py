@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,33 +18,30 @@ from jaxtyping import Array, Float, Int
 
 from awavo.errors import InputError
 
-__all__ = ["Lattice", "make_lattice", "measure_reach"]
+__all__ = ["Lattice", "Reach", "make_lattice", "measure_reach"]
+
+# For each axis, how many sites before and after it a site is felt.
+Reach: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Lattice(NamedTuple):
     """Index tables (host arrays). Sites are numbered in row-major order.
 
-    `colour[i]` is the probe of site i; `row_site[i, j]` is the j-th site of the result that site i reaches;
-    `patch_site[p, s]` are the sites of a patch, `core[p, s]` is 1 for those that the patch decides;
+    `colour[i]` is the probe of site i; `patch_site[p, s]` are the sites of a patch, `core[p, s]` is 1 for those that
+    the patch decides;
     `within[r, c]` is 1 where site c of a patch reaches site r; `home[i]` is the place of site i in the flattened cores.
     """
 
     shape: tuple[int, ...]
     num_colours: int
     colour: Int[np.ndarray, " I"]
-    row_site: Int[np.ndarray, "I R"]
     patch_site: Int[np.ndarray, "P n"]
     core: Float[np.ndarray, "P n"]
     within: Float[np.ndarray, "n n"]
     home: Int[np.ndarray, " I"]
 
-    @property
-    def num_sites(self) -> int:
-        """Sites in all."""
-        return int(np.prod(self.shape))
 
-
-def measure_reach(flow: Callable[[Array], Array], x: Float[Array, "*shape"], tolerance: float = 1e-3) -> tuple:
+def measure_reach(flow: Callable[[Array], Array], x: Float[Array, "*shape"], tolerance: float = 1e-3) -> Reach:
     """How far one site's change is felt along each axis, before and after it: the entries above `tolerance`.
 
     Tangents at a few sites of the given state; what lies below the tolerance (of the largest entry) is left out.
@@ -57,6 +54,7 @@ def measure_reach(flow: Callable[[Array], Array], x: Float[Array, "*shape"], tol
         felt = np.abs(np.asarray(tangent(jnp.zeros_like(x).at[place].set(1.0))))
         hit = np.argwhere(felt > tolerance * felt.max())
         for axis, size in enumerate(shape):
+            # The shorter way round the ring.
             offset = (hit[:, axis] - place[axis] + size // 2) % size - size // 2
             reach[axis] = np.maximum(reach[axis], [-offset.min(), offset.max()])
     return tuple((int(a), int(b)) for a, b in reach)
@@ -91,29 +89,28 @@ def _product(tables: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
     return result
 
 
-def make_lattice(
-    shape: tuple[int, ...], reach: tuple[tuple[int, int], ...], *, core: int = 16, margin: int = 8, groups: int = 1
-) -> Lattice:
+def make_lattice(shape: tuple[int, ...], reach: Reach, *, core: int = 16, margin: int = 8, groups: int = 1) -> Lattice:
     """Build the tables for a ring (one axis) or a periodic grid, given how far the map reaches along each axis."""
     if len(shape) != len(reach):
         raise InputError(f"the lattice has {len(shape)} axes but the reach names {len(reach)}: give one pair per axis.")
     for size, (before, after) in zip(shape, reach, strict=True):
         if size < before + after + 1:
             raise InputError(f"an axis of {size} sites is shorter than the map's reach {before + after + 1}: use more.")
-    colours, spans, patches, cores = [], [], [], []
+    colours, patches, cores = [], [], []
     for size, (before, after) in zip(shape, reach, strict=True):
         colours.append(_axis_colours(size, before + after + 1))
-        spans.append((np.arange(size)[:, None] + np.arange(-before, after + 1)) % size)
         sites, inner = _axis_patches(size, core, margin)
         patches.append(sites)
         cores.append(inner)
     counts = [int(c.max()) + 1 for c in colours]
     colour = _product([c[:, None] for c in colours], tuple(counts))[:, 0]
     patch_site = _product(patches, shape)
+    # Groups that do not come out even are filled up with patches that decide nothing.
     patch_site = np.concatenate([patch_site, patch_site[:1].repeat(-len(patch_site) % groups, 0)])
-    inner = np.ones((1, 1))  # groups that do not come out even are filled up with patches that decide nothing
+    inner = np.ones((1, 1))
     for table in cores:
         inner = (inner[:, None, :, None] * table[None, :, None, :]).reshape(len(inner) * len(table), -1)
+    # All patches are alike: one mask of the Jacobian's entries serves them all.
     within = np.ones((patch_site.shape[1], patch_site.shape[1]), np.float32)
     places = np.unravel_index(patch_site[0], shape)
     for axis, (size, (before, after)) in enumerate(zip(shape, reach, strict=True)):
@@ -122,7 +119,4 @@ def make_lattice(
     home = np.zeros(int(np.prod(shape)), int)
     where = np.argwhere(inner > 0)
     home[patch_site[where[:, 0], where[:, 1]]] = where[:, 0] * patch_site.shape[1] + where[:, 1]
-    return Lattice(
-        shape, int(np.prod(counts)), colour, _product(spans, shape), patch_site, inner.astype(np.float32),
-        within, home,
-    )  # fmt: skip
+    return Lattice(shape, int(np.prod(counts)), colour, patch_site, inner.astype(np.float32), within, home)

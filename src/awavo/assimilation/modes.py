@@ -12,6 +12,7 @@ around it, and is solved from there. That finds in eight starts what eight separ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,13 +21,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from awavo.assimilation.lattice import make_lattice
+from awavo.assimilation.lattice import Reach, make_lattice
 from awavo.assimilation.projection import project
 from awavo.assimilation.trajectories import Data, Flow, site_cost, tangent_step
 
 __all__ = [
     "STARTS_PER_JOIN",
-    "Search",
+    "SearchSettings",
     "inner_sites",
     "local_chi2",
     "segment_length",
@@ -37,18 +38,19 @@ __all__ = [
 # Variances of the model at the seam and of the ends around the present solution; much smaller ones upset float32.
 SEAM_NOISE, TIE = 25.0, 0.05
 STARTS_PER_JOIN = 3
-# A mosaic judges by the model's deviation JUDGED, squares up to BROKEN, and so many times NEAR each.
-JUDGED, BROKEN, NEAR = 0.1, 9.0, 2
+# A mosaic compares starts with this standard deviation of the model, by squares up to BROKEN (a break is a break), over
+# NEAR times on either side.
+MOSAIC_NOISE, BROKEN, NEAR = 0.1, 9.0, 2
 
 
-class Search(NamedTuple):
+class SearchSettings(NamedTuple):
     """Settings of the search.
 
     Sites whose local chi2 is above `threshold` are searched; each search that a site has seen raises its threshold by
     the factor `patience`, as some exceed it by chance, up to `certain`, which none does. A fresh start falls through
-    the deviations `anneal`, scaled by a factor of its own between 0.4 and 1.6; every start ends with `polish` steps at
-    `floor`. A round has `starts` fresh starts for each segment (the last entry holds from there on), then a mosaic for
-    every three of them, each annealed from entry `join_from`. `slots` segments are solved at once.
+    the standard deviations `anneal`, scaled by a factor of its own between 0.4 and 1.6; every start ends with `polish`
+    steps at `floor`. A round has `starts` fresh starts for each segment (the last entry holds from there on), then a
+    mosaic for every three of them, each annealed from entry `join_from`. `slots` segments are solved at once.
     """
 
     rounds: int = 8
@@ -86,6 +88,7 @@ def segments_around(bad: np.ndarray, length: int, free: int) -> Int[np.ndarray, 
         return np.zeros(0, int)
     if num <= length:
         return np.zeros(1, int)
+    # Begin after the widest gap, so that no region is cut where the numbering wraps.
     gaps = np.diff(np.concatenate([places, places[:1] + num]))
     turn = (int(np.argmax(gaps)) + 1) % len(places)
     places = (np.concatenate([places[turn:], places[:turn] + num])).astype(int)
@@ -98,12 +101,12 @@ def segments_around(bad: np.ndarray, length: int, free: int) -> Int[np.ndarray, 
     return np.asarray(starts)
 
 
-def segment_length(num_sites: int, search: Search) -> int:
+def segment_length(num_sites: int, search: SearchSettings) -> int:
     """Sites of a segment: the whole ring when it is hardly longer."""
     return num_sites if num_sites <= search.segment + 2 * search.border else search.segment
 
 
-def inner_sites(num_sites: int, search: Search) -> Bool[np.ndarray, " n"]:
+def inner_sites(num_sites: int, search: SearchSettings) -> Bool[np.ndarray, " n"]:
     """The sites of a segment that a search decides: all but its borders."""
     length = segment_length(num_sites, search)
     inner = np.ones(length, bool)
@@ -112,16 +115,19 @@ def inner_sites(num_sites: int, search: Search) -> Bool[np.ndarray, " n"]:
     return inner
 
 
-def segment_search(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...], num_sites: int, search: Search):
+def segment_search(
+    flow: Flow, coarse: Flow, reach: Reach, num_sites: int, search: SearchSettings
+) -> Callable[[Array, Array, Array, Array, Data, Array], tuple[Array, Array, Array]]:
     """Return `best_of(key, starts, x, theta, data, sites) -> (x, cost, better)` for one segment; batch it with vmap.
 
-    `sites` are the segment's sites. The present solution is polished and judged first, then as many fresh `starts` and
-    the mosaics; `better` says whether one of those won. A ring that is one segment has no seam.
+    `sites` are the segment's sites. The present solution is polished and measured first, then as many fresh `starts`
+    and the mosaics; `better` says whether one of those won. A ring that is one segment has no seam.
     """
     length = segment_length(num_sites, search)
     lattice = make_lattice((length,), reach, core=length)
     inner, sound = inner_sites(num_sites, search), np.ones(length, bool)
     if length < num_sites:
+        # Across the seam the cut-out ring joins sites that are no neighbours: most of the reach is mistrusted there.
         before, after = (round(0.6 * r) for r in reach[0])
         sound[:after] = sound[length - before :] = False
     inner, sound = jnp.asarray(inner), jnp.asarray(sound)
@@ -153,12 +159,13 @@ def segment_search(flow: Flow, coarse: Flow, reach: tuple[tuple[int, int], ...],
 
         def misfit(found) -> Array:
             """At each time, how badly it and its neighbours fit; a break counts, how wide it is does not."""
-            cost = jnp.minimum(site_cost(lattice, flow, found, theta, relaxed(JUDGED)), BROKEN)
+            cost = jnp.minimum(site_cost(lattice, flow, found, theta, relaxed(MOSAIC_NOISE)), BROKEN)
             return jnp.convolve(jnp.sum(jnp.where(inner, cost, 0.0), 1), jnp.ones(2 * NEAR + 1, x.dtype), "same")
 
         def attempt(number, carry):
             best, (mosaic, least) = carry
             start, scale = fresh(jax.random.fold_in(key, number))
+            # 0 the present solution, 1 a fresh start, 2 a mosaic of what was found so far.
             kind = (number > 0) + (number > starts).astype(int)
             start = jnp.stack([x, start, mosaic])[kind]
             first = jnp.asarray([len(search.anneal), 0, search.join_from])[kind]

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from awavo.errors import InputError
 
 __all__ = ["LONGEST_GAP", "check_observations", "longest_gap"]
 
-LONGEST_GAP = 16
+LONGEST_GAP = 16  # hidden neighbours on a ring
 
 
-def longest_gap(hidden: np.ndarray) -> tuple[int, int]:
+def longest_gap(hidden: Bool[np.ndarray, " I"]) -> tuple[int, int]:
     """First site and length of the longest run of hidden sites around a ring."""
     num = len(hidden)
     if hidden.all():
         return 0, num
+    # Begin at a seen site: then no run of hidden ones wraps.
     turn = int(np.flatnonzero(~hidden)[0])
     rolled = np.concatenate([np.roll(hidden, -turn), [False]])
     best, first, begin = 0, 0, 0
@@ -52,7 +53,7 @@ def check_observations(
     if np.isinf(value).any():
         raise InputError(f"{int(np.isinf(value).sum())} observations are infinite: mark missing ones as NaN.")
     if not noise_std > 0:
-        raise InputError(f"the deviation of the noise is {noise_std:g}: it must be above 0.")
+        raise InputError(f"the standard deviation of the noise is {noise_std:g}: it must be above 0.")
     seen = np.isfinite(value)
     if not seen.any():
         raise InputError("every observation is NaN: at least some must be there.")

@@ -8,48 +8,38 @@ As q is free, the optimal coupling sends every draw of :math:`\nu` to the neares
 :math:`x(z) = \arg\min_x \lVert G(x) - z \rVert^2`. For linear G that is the exact Bayesian posterior (randomised MAP).
 
 A *sliced* distance agrees with it only if its slices lie in the tangent space range(G'): a slice outside asks
-:math:`G_\# q` for a variance that no q can give it, and isotropic slices overstate deviations by :math:`\sqrt{N/n}`
-(n unknowns, N residuals). With the coupling known, all tangent slices together are one Gauss-Newton step,
+:math:`G_\# q` for a variance that no q can give it, and isotropic slices overstate standard deviations by
+:math:`\sqrt{N/n}` (n unknowns, N residuals). With the coupling known, all tangent slices together are one
+Gauss-Newton step,
 
 .. math::  x \leftarrow x + (G'^\top G')^{-1} G'^\top (z - G(x)),
 
-so `project` takes the step from a solver of that linear system: `dense_step` here, or one that knows the structure of
-G' (`trajectories`).
+so `project` takes the step from a solver of that linear system that knows the structure of G' (`trajectories`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, PyTree
 
-__all__ = ["dense_step", "project", "project_ensemble", "tangent_slices"]
+__all__ = ["project"]
 
-Forward = Callable[[Float[Array, " n"]], Float[Array, " N"]]
-
-
-def tangent_slices(forward: Forward, x: Float[Array, " n"]) -> Float[Array, "n N"]:
-    """An orthonormal basis of range(G') at x: slices of R^N in which a distance to the data is unbiased."""
-    return jnp.linalg.qr(jax.jacfwd(forward)(x))[0].T
-
-
-def dense_step(forward: Forward) -> Callable[[Array, Array], Array]:
-    """Return `step(x, z)` for a problem small enough for its Jacobian: QR of G', no normal equations."""
-
-    def step(x: Float[Array, " n"], z: Float[Array, " N"]) -> Float[Array, " n"]:
-        basis, triangle = jnp.linalg.qr(jax.jacfwd(forward)(x))
-        return jax.scipy.linalg.solve_triangular(triangle, basis.T @ (z - forward(x)))
-
-    return step
+Unknowns = TypeVar("Unknowns")
 
 
 def project(
-    step: Callable[[Any, Any], Any], start: Any, schedule: Any, *, radius: float | Array = jnp.inf, first: Any = 0
-) -> Any:
+    step: Callable[[Unknowns, PyTree], Unknowns],
+    start: Unknowns,
+    schedule: PyTree[Array],
+    *,
+    radius: float | Array = jnp.inf,
+    first: int | Array = 0,
+) -> Unknowns:
     """Take the step of each item of the schedule (a datum, or a stage of annealing); return where it ends.
 
     A component moves at most `radius` a step, and a step that is not finite leaves its component where it is. Items
@@ -57,17 +47,9 @@ def project(
     """
 
     def advance(number, x):
+        # A component far off or not finite does not spoil the others: it waits for a better linearisation.
         moves = step(x, jax.tree.map(lambda a: a[number], schedule))
         moves = jax.tree.map(lambda m: jnp.where(jnp.isfinite(m), jnp.clip(m, -radius, radius), 0.0), moves)
         return jax.tree.map(jnp.add, x, moves)
 
     return lax.fori_loop(first, len(jax.tree.leaves(schedule)[0]), advance, start)
-
-
-def project_ensemble(
-    key: Array, forward: Forward, datum: Float[Array, " N"], start: Float[Array, "P n"], *, num_steps: int = 8
-) -> Float[Array, "P n"]:
-    """P particles of q*: each is projected on its own noisy copy of the datum."""
-    noisy = datum + jax.random.normal(key, (start.shape[0], *datum.shape), datum.dtype)
-    step = dense_step(forward)
-    return jax.vmap(lambda x, z: project(lambda x, _: step(x, z), x, jnp.arange(num_steps)))(start, noisy)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 __all__ = ["filter_chains", "smooth_chains", "smoothed_variance", "update_covariance"]
 
-BLOCK = 4
+BLOCK = 4  # observations absorbed together: their matrix is inverted in closed form
 
 
 def _small_product(a: Float[Array, "B i j"], b: Float[Array, "B j k"]) -> Float[Array, "B i k"]:
@@ -53,7 +53,7 @@ def _small_inverse(s: Float[Array, "B b b"]) -> Float[Array, "B b b"]:
 def update_covariance(p: Float[Array, "B n n"], weight: Float[Array, "B n"]) -> Float[Array, "B n n"]:
     """Return (P^-1 + diag(w))^-1, a block of observations at a time."""
     n, size = p.shape[-1], BLOCK
-    short = -n % size
+    short = -n % size  # padded observations have weight 0 and change nothing
     root = jnp.pad(jnp.sqrt(weight), ((0, 0), (0, short)))
     p = jnp.pad(p, ((0, 0), (0, short), (0, short)))
     eye = jnp.eye(size, dtype=p.dtype)
@@ -62,6 +62,7 @@ def update_covariance(p: Float[Array, "B n n"], weight: Float[Array, "B n"]) -> 
         columns = lax.dynamic_slice_in_dim(p, i * size, size, 2)
         scale = lax.dynamic_slice_in_dim(root, i * size, size, 1)
         centre = lax.dynamic_slice_in_dim(columns, i * size, size, 1)
+        # Woodbury: P - P R (I + R P R)^-1 R P with R the roots of the weights.
         inverse = _small_inverse(eye + scale[:, :, None] * centre * scale[:, None, :])
         columns = lax.optimization_barrier(columns * scale[:, None, :])
         left = lax.optimization_barrier(_small_product(columns, inverse))
@@ -84,6 +85,7 @@ def filter_chains(
         m_k, q, w = item
         p = jnp.einsum("bij,bjk->bik", m_k, p)
         p = jnp.einsum("bij,bkj->bik", p, m_k) + q[:, :, None] * jnp.eye(n, dtype=p.dtype)
+        # Made symmetric before each update: rounding would otherwise grow along the chain.
         p = update_covariance(0.5 * (p + p.swapaxes(1, 2)), w)
         return p, p
 
@@ -115,6 +117,7 @@ def smooth_chains(
     later = lax.scan(advance, first, (jacobian, covariance[1:], defect, weight[1:], residual[1:]))[1]
 
     def back(adjoint, item):
+        # From the last time to the first: delta_k = m_k + P_k lambda_k, then lambda one step earlier.
         m_k, p, m, w, e = item
         delta = m + jnp.einsum("bij,bjr->bir", p, adjoint)
         multiplier = adjoint + w * (e - delta)
@@ -136,6 +139,7 @@ def smoothed_variance(
         return product, p - jnp.einsum("bij,bjk->bik", product, p)
 
     def back(information, item):
+        # The same recursion for matrices: `information` is what later observations say about the state.
         m_k, p, w = item
         product, smoothed = here(p, information)
         gain = w[:, :, None] * product

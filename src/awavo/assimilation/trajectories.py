@@ -37,7 +37,7 @@ from awavo.assimilation.smoother import filter_chains, smooth_chains, smoothed_v
 __all__ = ["Data", "Flow", "Step", "site_cost", "tangent_step", "tangents"]
 
 Flow = Callable[[Array, Array], Array]
-TOLERATED = 1.5
+TOLERATED = 1.5  # squared residuals per observation up to which a patch keeps the model's own noise
 
 
 class Data(NamedTuple):
@@ -122,6 +122,7 @@ def tangent_step(
 def _tangent_step(
     lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups, tolerated
 ) -> Step:
+    # Without parameters to infer, theta has no columns.
     num_states, num_theta = x.shape[1], 0 if theta_precision is None else theta.shape[0]
     _, probe = tangents(lattice, coarse, x[:-1], theta)
     flat = lax.optimization_barrier(probe.reshape(probe.shape[0], -1))
@@ -132,10 +133,12 @@ def _tangent_step(
     within, colour = jnp.asarray(lattice.within, x.dtype), _table(lattice.colour)
 
     def solve(sites):
+        # J[r, c] is the tangent of c's colour at site r, where c reaches r: the other sites of that colour do not.
         entry = colour[sites][:, None, :] * num_states + sites[:, :, None]
         jacobian = lax.optimization_barrier(flat[:, entry] * within)
         weights = weight[:, sites]
         initial = data.prior_var[sites][:, :, None] * jnp.eye(sites.shape[1], dtype=x.dtype)
+        # A patch in a wrong mode gets a looser model, by as much as it misfits.
         ratio = jnp.sum(misfit[sites], 1) / jnp.maximum(jnp.sum(count[sites], 1), 1)
         noise = data.noise[:, sites] * jnp.maximum(ratio / tolerated, 1.0)[:, None]
         covariance = filter_chains(jacobian, initial, noise, weights)
@@ -151,7 +154,7 @@ def _tangent_step(
         parts = [jnp.moveaxis(a, 0, 1).reshape(a.shape[1], len(sites), *a.shape[3:]) for a in parts]
     else:
         parts = solve(sites)
-    home = _table(lattice.home)
+    home = _table(lattice.home)  # each site's place in the core of its own patch
     delta, multiplier, spread = (a.reshape(a.shape[0], sites.size, *a.shape[3:])[:, home] for a in parts)
     return _assemble(delta, multiplier, spread, defects, theta_precision, num_theta)
 
@@ -170,11 +173,11 @@ def _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws):
         keys = jax.random.split(key, 3)
         noise = [jax.random.normal(k, (*a.shape[:-1], num_draws), x.dtype)
                  for k, a in zip(keys, (starts, defects, residuals), strict=True)]  # fmt: skip
-        deviation = lax.rsqrt(jnp.maximum(data.weight, 1e-12))[..., None]
-        deviation = jnp.concatenate([jnp.zeros_like(deviation[:1]), deviation])
+        noise_std = lax.rsqrt(jnp.maximum(data.weight, 1e-12))[..., None]
+        noise_std = jnp.concatenate([jnp.zeros_like(noise_std[:1]), noise_std])
         starts = jnp.concatenate([starts, jnp.sqrt(data.prior_var)[:, None] * noise[0]], -1)
         defects = jnp.concatenate([defects, jnp.sqrt(data.noise)[..., None] * noise[1]], -1)
-        residuals = jnp.concatenate([residuals, deviation * noise[2]], -1)
+        residuals = jnp.concatenate([residuals, noise_std * noise[2]], -1)
     return starts, defects, residuals
 
 
@@ -183,6 +186,7 @@ def _assemble(delta, multiplier, spread, defects, theta_precision, num_theta) ->
     first = 1 + num_theta
     response = delta[..., 1:first]
     if num_theta:
+        # push[:, 0] is B^T lambda, the columns after it -A without its prior.
         push = jnp.einsum("kip,kir->pr", defects[..., 1:first], multiplier)
         information = theta_precision - push[:, 1:first]
         information = 0.5 * (information + information.T)

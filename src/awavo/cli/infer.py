@@ -53,10 +53,10 @@ class Infer:
         import jax
 
         from awavo.assimilation.engine import Settings, System
-        from awavo.assimilation.modes import Search
+        from awavo.assimilation.modes import SearchSettings
         from awavo.assimilation.observations import check_observations
         from awavo.runs.infer import infer_trajectories
-        from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_settings, lorenz96_system, twin_experiment
+        from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_slots, lorenz96_system, twin_experiment
         from awavo.training.compilation import enable_cache
 
         enable_cache()
@@ -75,7 +75,7 @@ class Infer:
         sites = observed.shape[1]
         infer_forcing = self.forcing == "infer"
         system = System(**lorenz96_system(sites, regime.steps, self.guess if infer_forcing else FORCING))
-        search = Search(rounds=self.rounds, slots=lorenz96_settings(sites, jax.default_backend()))
+        search = SearchSettings(rounds=self.rounds, slots=lorenz96_slots(sites, jax.default_backend()))
         settings = Settings(
             infer_theta=infer_forcing, num_draws=self.draws, memory_mb=self.memory_mb, dtype=self.dtype,
             seed=self.seed, search=search,
@@ -86,7 +86,7 @@ class Infer:
             times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(self.json),
         )  # fmt: skip
         summary = made.summary | {"run": str(out), "report": str(out / "report.html")}
-        misfits = int((made.belief.chi2 > search.threshold * 1.2).sum())
+        misfits = int((made.posterior.chi2 > search.threshold * 1.2).sum())
         if self.json:
             print_json(summary | {"sites_with_misfit": misfits})
         else:

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.checks import check_choice
 from awavo.control.belief import Belief, start_belief, update_belief
 from awavo.control.flight_planner import DEFAULT, FlightDecision, PlannerConfig, flight_planner, start_detours
 from awavo.control.flight_value import FlightValue
 from awavo.control.tracking import Gains, track
-from awavo.tasks.base import check_choice
 from awavo.tasks.quadrotor.body import body_drag, rotate
 from awavo.tasks.quadrotor.flight import DT, FlightState
 from awavo.tasks.quadrotor.params import QuadrotorParams

@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from awavo.deploy.onnx_actor import actor_onnx, find_actor, run_onnx
 from awavo.errors import InputError
+from awavo.files import write_bytes
 from awavo.types import Algorithm, Box, EnvSpec
 
 __all__ = ["Exported", "export_policy", "load_export", "spec_contract", "write_files"]
@@ -114,17 +115,11 @@ def write_files(
     folder.mkdir(parents=True, exist_ok=True)
     listed = {}
     for name, content in files.items():
-        _write(folder / name, content)
+        write_bytes(folder / name, content)
         listed[name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), **notes.get(name, {})}
     manifest = {"format": FORMAT, **about, "files": listed}
-    _write(folder / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
+    write_bytes(folder / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
     return folder / "manifest.json"
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
 
 
 def load_export(path: str | os.PathLike[str]) -> Exported:

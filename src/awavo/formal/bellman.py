@@ -1,6 +1,6 @@
 r"""The projected distributional Bellman operator on finite MDPs, exactly: contraction, fixed point, projection.
 
-For quantiles :math:`Z(s,a) \in R^M`, the law of :math:`h(s,a) + \gamma Z(s', a')` over :math:`s' \sim P`,
+For quantiles :math:`Z(s,a) \in R^M`, the distribution of :math:`h(s,a) + \gamma Z(s', a')` over :math:`s' \sim P`,
 :math:`a' \sim \pi` is a finite mixture; :math:`\Pi_{W_1}` reads its quantiles at :math:`(j - 1/2)/M`. In
 :math:`\bar d_\infty(Z_1, Z_2) = \max_{s,a,j} |Z_1 - Z_2|` the composition is a :math:`\gamma`-contraction (the paper
 prints the bound without :math:`\gamma`).
@@ -40,7 +40,7 @@ def project_quantiles(atoms: Floats, weights: Floats, num: int) -> Floats:
     order = np.argsort(atoms, -1)
     values = np.take_along_axis(atoms, order, -1)
     cumulative = np.cumsum(np.take_along_axis(weights, order, -1), -1)
-    levels = (np.arange(num) + 0.5) / num - TIE
+    levels = (np.arange(num) + 0.5) / num - TIE  # midpoints: the W_1-optimal places of M equal atoms
     place = np.stack([(cumulative < level).sum(-1) for level in levels], -1)
     return np.take_along_axis(values, np.minimum(place, atoms.shape[-1] - 1), -1)
 
@@ -50,6 +50,7 @@ def bellman_update(
 ) -> Floats:
     """Apply Pi T^pi to the quantiles `[..., S, A, M]` of one signal."""
     num_states, num_actions, num = quantiles.shape[-3:]
+    # The mixture: every (s', a') with its probability, each of its M atoms alike.
     reached = (cmdp.transition[..., None] * policy).reshape(num_states, num_actions, -1) / num
     weights = np.repeat(reached, num, -1)
     following = quantiles.reshape(*quantiles.shape[:-3], 1, 1, -1)
@@ -68,7 +69,7 @@ def fixed_point(cmdp: ExactCMDP, policy: Floats, num: int, signal: int = 0, tole
         quantiles = new
 
 
-class Pairs(NamedTuple):
+class ModulusSearch(NamedTuple):
     """Moduli of all pairs tried, and the worst one with its pair."""
 
     moduli: Floats
@@ -86,7 +87,7 @@ def measure_modulus(
     seed: int,
     projection: Projection = project_quantiles,
     climb: int = 30,
-) -> Pairs:
+) -> ModulusSearch:
     """d(Pi T Z1, Pi T Z2) / d(Z1, Z2) over random, structured and hill-climbed pairs of monotone quantiles."""
     rng = np.random.default_rng(seed)
     highest = 1 / (1 - cmdp.discount)
@@ -107,6 +108,7 @@ def measure_modulus(
         return np.where(before > 0, after / np.where(before > 0, before, 1), 0)
 
     moduli = modulus(first, second)
+    # Hill climbing: a random step is kept where it raises the modulus.
     for _ in range(climb):
         noise = rng.standard_normal((2, *shape)) * rng.choice([0.01, 0.1, 1.0], (1, num_pairs, 1, 1, 1))
         tried = [np.sort(z + n, -1) for z, n in zip((first, second), noise, strict=True)]
@@ -115,7 +117,7 @@ def measure_modulus(
         first, second = np.where(better, tried[0], first), np.where(better, tried[1], second)
         moduli = np.maximum(moduli, new)
     worst = int(moduli.argmax())
-    return Pairs(moduli, float(moduli[worst]), first[worst], second[worst])
+    return ModulusSearch(moduli, float(moduli[worst]), first[worst], second[worst])
 
 
 def certify_contraction(
@@ -149,15 +151,16 @@ def certify_contraction(
 
 
 def wasserstein_to_quantiles(quantiles: Floats, atoms: Floats, weights: Floats) -> float:
-    """W_1 between M equal atoms and a weighted law, exactly."""
+    """W_1 between M equal atoms and a weighted distribution, exactly."""
     places = np.concatenate([quantiles, atoms])
     order = np.argsort(places, kind="stable")
+    # W_1 is the area between the two distribution functions.
     signed = np.concatenate([np.full(len(quantiles), 1 / len(quantiles)), -weights])[order]
     return float(np.sum(np.abs(np.cumsum(signed)[:-1]) * np.diff(places[order])))
 
 
 def certify_projection(projection: Projection = project_quantiles, *, num: int = 6, seed: int = 0) -> Certificate:
-    """Whether a projection is the W_1-nearest law of M equal atoms: no law tried may be nearer."""
+    """Whether a projection is the W_1-nearest distribution of M equal atoms: none that is tried may be nearer."""
     rng = np.random.default_rng(seed)
     worst, counter, tried = 0.0, None, 0
     for _ in range(100):
@@ -217,7 +220,7 @@ def certify_fixed_point(
     """Compare the fixed point (or given quantiles) with Monte-Carlo returns, within its own a-posteriori bound.
 
     With eps the exact one-step projection error at the fixed point, d_1(Z, Z^pi) <= eps / (1 - gamma); the sampling
-    error of an empirical law in W_1 is at most the range times the DKW band.
+    error of an empirical distribution in W_1 is at most the range times the DKW band.
     """
     table = fixed_point(cmdp, policy, num_quantiles) if quantiles is None else quantiles
     num_states, num_actions = policy.shape
@@ -235,6 +238,7 @@ def certify_fixed_point(
     for number, (s, a) in enumerate(places):
         returns = sample_returns(cmdp, policy, s, a, episodes, seed + number)
         gap = wasserstein_to_quantiles(table[s, a], returns, np.full(episodes, 1 / episodes))
+        # Dvoretzky, Kiefer, Wolfowitz at delta over all places.
         noise = float(np.ptp(returns)) * float(np.sqrt(np.log(2 * len(places) / delta) / (2 * episodes)))
         found.append((gap, noise, (s, a)))
     worst = max(found, key=lambda item: item[0] - item[1])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, betaln, logsumexp, xlog1py, xlogy
 
+from awavo.checks import all_finite
 from awavo.errors import InputError
 
 __all__ = [
@@ -29,15 +30,15 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-FRACTIONS = np.geomspace(1e-4, 0.995, 40)
-_HALVINGS = 36
+FRACTIONS = np.geomspace(1e-4, 0.995, 40)  # f_k: bold bets win on far means, cautious ones on near means
+_HALVINGS = 36  # a bound to 1e-11 of the range
 
 
 def _unit(values: ArrayLike, low: float, high: float) -> Floats:
     x = np.asarray(values, float)
     if not high > low:
         raise InputError(f"the bounds [{low}, {high}] are empty: expected low < high.")
-    if x.size == 0 or not np.all(np.isfinite(x)):
+    if x.size == 0 or not all_finite(x):
         raise InputError("the values are empty or not finite: expected at least one episode.")
     if x.min() < low - 1e-9 or x.max() > high + 1e-9:
         raise InputError(f"a value {x.min():g} or {x.max():g} lies outside [{low:g}, {high:g}]: widen the bounds.")
@@ -82,6 +83,7 @@ def betting_log_capital(x: Floats, mean: Floats | float) -> Floats:
 
 
 def _final_capital(counts: Floats, support: Floats, mean: float) -> float:
+    # Values that repeat are counted: costs of an episode are often whole numbers.
     logs = np.log1p(FRACTIONS[:, None] * ((mean - support) / (1 - mean))) @ counts
     largest = logs.max()
     return float(largest + np.log(np.exp(logs - largest).mean()))
@@ -139,6 +141,7 @@ def beta_mixture(count: ArrayLike, num: ArrayLike, delta: float, prior: float = 
     centre = k / n
     sides = []
     for edge in (0.0, 1.0):
+        # The accepted p form an interval around k / n: bisect to each of its ends.
         inside, outside = centre.copy(), np.full_like(centre, edge)
         for _ in range(_HALVINGS):
             middle = 0.5 * (inside + outside)
@@ -155,5 +158,6 @@ def episodes_needed(mean: float, variance: float, width: float, limit: float, de
         return None
     confidence = np.log(4 / delta)
     linear, spread = 7 * confidence / 3, np.sqrt(2 * (variance / width**2) * confidence)
+    # n with spread / sqrt(n) + linear / n = gap: a quadratic in sqrt(n).
     root = (spread + np.sqrt(spread**2 + 4 * gap * linear)) / (2 * gap)
     return int(np.ceil(root**2)) + 1

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 PROVED, SUPPORTED, REFUTED, UNDECIDED = "proved", "supported", "refuted", "undecided"
-VERDICTS = (PROVED, SUPPORTED, UNDECIDED, REFUTED)
+VERDICTS = (PROVED, SUPPORTED, UNDECIDED, REFUTED)  # from the most to the least favourable
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Certificate:
     reason: str
     assumptions: tuple[Assumption, ...] = ()
     evidence: tuple[Evidence, ...] = ()
-    counterexample: Mapping[str, Any] | None = None
+    counterexample: Mapping[str, object] | None = None
     inputs: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ def weakest(verdicts: Iterable[str]) -> str:
     return max(verdicts, key=VERDICTS.index, default=PROVED)
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """A short hash of arrays, numbers, texts and mappings."""
     total = hashlib.blake2b(digest_size=12)
     for part in parts:
@@ -108,7 +108,7 @@ def digest(*parts: Any) -> str:
             total.update(np.ascontiguousarray(part).tobytes())
         else:
             total.update(json.dumps(_plain(part), sort_keys=True).encode())
-        total.update(b"\0")
+        total.update(b"\0")  # so that parts do not run into each other
     return total.hexdigest()
 
 
@@ -129,9 +129,9 @@ def compare_certificates(stored: Certificate, fresh: Certificate, tolerance: flo
     return found
 
 
-def _first_difference(stored: Any, fresh: Any, tolerance: float, path: str) -> str | None:
+def _first_difference(stored: object, fresh: object, tolerance: float, path: str) -> str | None:
     if isinstance(stored, dict) and isinstance(fresh, dict) and stored.keys() == fresh.keys():
-        keys: Iterable[Any] = stored
+        keys: Iterable = stored
     elif isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
         keys = range(len(stored))
     else:
@@ -146,11 +146,11 @@ def _first_difference(stored: Any, fresh: Any, tolerance: float, path: str) -> s
     return None
 
 
-def _is_number(value: Any) -> TypeGuard[int | float]:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -15,15 +15,13 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from awavo.errors import InputError
 
 __all__ = [
     "ExactCMDP",
     "Solution",
-    "brute_force",
-    "dual_value",
     "exact_cmdp",
     "policy_q",
     "policy_totals",
@@ -35,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class ExactCMDP(NamedTuple):
-    """Transition `[S, A, S]`, signals `[1+C, S, A]` (the reward first), start law `[S]`, limits `[C]`, discount."""
+    """Transition `[S, A, S]`, signals `[1+C, S, A]` (the reward first), start distribution `[S]`, limits `[C]`."""
 
     transition: Floats
     signals: Floats
@@ -57,7 +55,9 @@ class Solution(NamedTuple):
     residual: float
 
 
-def exact_cmdp(transition, signals, initial, limits, discount: float) -> ExactCMDP:
+def exact_cmdp(
+    transition: ArrayLike, signals: ArrayLike, initial: ArrayLike, limits: ArrayLike, discount: float
+) -> ExactCMDP:
     """Check the parts of a CMDP and put them together in float64; rows are normalised to rounding."""
     p, h, rho, b = (np.asarray(v, float) for v in (transition, signals, initial, limits))
     if p.ndim != 3 or p.shape[0] != p.shape[2] or h.shape[1:] != p.shape[:2] or rho.shape != p.shape[:1]:
@@ -65,7 +65,7 @@ def exact_cmdp(transition, signals, initial, limits, discount: float) -> ExactCM
     if b.shape != (h.shape[0] - 1,):
         raise InputError(f"{b.size} limits for {h.shape[0] - 1} costs: give one limit for each.")
     if np.any(p < 0) or not np.allclose(p.sum(-1), 1, atol=1e-5) or not np.isclose(rho.sum(), 1, atol=1e-5):
-        raise InputError("transition rows and the start law must be probabilities of sum one.")
+        raise InputError("transition rows and the start distribution must be probabilities of sum one.")
     if not 0 <= discount < 1:
         raise InputError(f"discount={discount} is not in [0, 1).")
     return ExactCMDP(p / p.sum(-1, keepdims=True), h, rho / rho.sum(), b, discount)
@@ -104,7 +104,7 @@ def policy_q(cmdp: ExactCMDP, policy: Floats) -> tuple[Floats, Floats]:
 
 
 def policy_totals(cmdp: ExactCMDP, policy: Floats) -> Floats:
-    """Discounted totals J `[1+C]` of reward and costs from the start law."""
+    """Discounted totals J `[1+C]` of reward and costs from the start distribution."""
     return policy_q(cmdp, policy)[1] @ cmdp.initial
 
 
@@ -114,6 +114,7 @@ def solve(cmdp: ExactCMDP) -> Solution:
 
     num_states, num_actions, _ = cmdp.transition.shape
     size = num_states * num_actions
+    # Flow balance of the occupancy: what leaves a state is what starts in it or comes to it.
     flow = np.repeat(np.eye(num_states), num_actions, 1) - cmdp.discount * cmdp.transition.reshape(size, -1).T
     bound = np.isfinite(cmdp.limits)
     costs = cmdp.signals[1:].reshape(-1, size)
@@ -131,6 +132,7 @@ def solve(cmdp: ExactCMDP) -> Solution:
         raise InputError(f"the linear program was not solved: {out.message}")
     occupancy = out.x.reshape(num_states, num_actions)
     mass = occupancy.sum(1, keepdims=True)
+    # A state that is never visited takes all actions alike.
     policy = np.where(mass > 1e-12, occupancy / np.maximum(mass, 1e-12), 1 / num_actions)
     multipliers = np.zeros(len(cmdp.limits))
     if bound.any():
@@ -143,76 +145,3 @@ def solve(cmdp: ExactCMDP) -> Solution:
     dual = float(cmdp.initial @ values + multipliers[bound] @ cmdp.limits[bound])
     residual = float(np.abs(flow @ out.x - cmdp.initial).max())
     return Solution(float(-out.fun), costs @ out.x, policy, occupancy, values, multipliers, dual, residual)
-
-
-def brute_force(cmdp: ExactCMDP) -> float:
-    """The optimum over all mixtures of at most C + 1 deterministic policies, for tiny CMDPs with C <= 2."""
-    num_states, num_actions, _ = cmdp.transition.shape
-    if num_actions**num_states > 300 or len(cmdp.limits) > 2:
-        raise InputError("brute force is for at most 300 deterministic policies and 2 costs.")
-    points = np.array(
-        [
-            policy_totals(cmdp, np.eye(num_actions)[list(choice)])
-            for choice in itertools.product(range(num_actions), repeat=num_states)
-        ]
-    )
-    gaps = points[:, 1:] - cmdp.limits
-    feasible = (gaps <= 1e-12).all(1)
-    best = points[feasible, 0].max(initial=-np.inf)
-    for size in range(2, len(cmdp.limits) + 2):
-        chosen = np.array(list(itertools.combinations(range(len(points)), size)))
-        for active in itertools.combinations(range(len(cmdp.limits)), size - 1):
-            rows = np.concatenate([np.ones((len(chosen), 1, size)), gaps[chosen][..., list(active)].swapaxes(1, 2)], 1)
-            usable = np.abs(np.linalg.det(rows)) > 1e-12
-            weights = np.linalg.solve(rows[usable], np.eye(size)[0][:, None])[..., 0]
-            kept = (weights >= -1e-12).all(1)
-            kept &= (np.einsum("nk,nkc->nc", weights, gaps[chosen[usable]]) <= 1e-9).all(1)
-            values = np.einsum("nk,nk->n", weights, points[chosen[usable], 0])
-            best = max(best, values[kept].max(initial=-np.inf))
-    return float(best)
-
-
-def _priced_optimum(cmdp: ExactCMDP, multipliers: Floats) -> tuple[float, Floats]:
-    """Max over policies of J_r - lambda (J_g - b), by policy iteration, and J_g - b of the maximiser."""
-    price = np.concatenate([[1.0], -multipliers])
-    actions = np.zeros(len(cmdp.initial), int)
-    while True:
-        q, values = policy_q(cmdp, np.eye(cmdp.transition.shape[1])[actions])
-        priced = np.einsum("i,isa->sa", price, q)
-        current = priced[np.arange(len(actions)), actions]
-        better = priced.max(1) > current + 1e-12
-        if not better.any():
-            totals = values @ cmdp.initial
-            return float(price @ totals + multipliers @ cmdp.limits), totals[1:] - cmdp.limits
-        actions = np.where(better, priced.argmax(1), actions)
-
-
-def dual_value(cmdp: ExactCMDP, highest: float = 50.0, halvings: int = 42) -> float:
-    """The optimum by a second method: minimise the Lagrangian dual by nested bisection on its subgradient.
-
-    No linear program: policy iteration inside, one bisection per multiplier. The subgradients on both sides of an inner
-    minimum are mixed so that its own component vanishes: that is the subgradient of the outer function.
-    """
-
-    def minimise(fixed: tuple[float, ...]) -> tuple[float, Floats]:
-        level = len(fixed)
-        if level == len(cmdp.limits):
-            return _priced_optimum(cmdp, np.array(fixed))
-        best, above = minimise((*fixed, 0.0))
-        if above[level] <= 0:
-            return best, above
-        low, high, below = 0.0, highest, None
-        for _ in range(halvings):
-            middle = 0.5 * (low + high)
-            value, gaps = minimise((*fixed, middle))
-            best = min(best, value)
-            if gaps[level] > 0:
-                low, above = middle, gaps
-            else:
-                high, below = middle, gaps
-        if below is None:
-            raise InputError(f"a multiplier exceeds {highest:g}: the limits are (almost) infeasible.")
-        share = above[level] / (above[level] - below[level])
-        return best, (1 - share) * above + share * below
-
-    return minimise(())[0]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from awavo.training.rollout import start_worker
+from awavo.training.rollout import start_envs
 from awavo.types import Algorithm, Env
 
 __all__ = ["CriticSamples", "critic_samples", "tail_length"]
@@ -48,7 +48,7 @@ def critic_samples(
     def run(key, state):
         start_key, reset_key, step_key = jax.random.split(key, 3)
         starts = jax.random.randint(start_key, (num,), 0, latest_start)
-        worker = start_worker(reset_key, env, num)
+        worker = start_envs(reset_key, env, num)
         signals = 1 + env.spec.num_costs
         shape = jax.eval_shape(quantiles_fn, state, worker.obs, jax.eval_shape(act, step_key, state, worker.obs))
 

@@ -37,6 +37,7 @@ def certify_improvement(
         q, values = policy_q(cmdp, policy)
         for t in range(iterations):
             excess = values[1:] @ cmdp.initial - cmdp.limits - tolerance
+            # Algorithm 1: climb the reward, or descend the worst violated cost.
             violated = bool(excess.max() > 0)
             logits = logits + step_size * (-q[1 + excess.argmax()] if violated else utility(q[0], highest))
             policy = softmax(logits, axis=-1)

@@ -23,7 +23,7 @@ class Interval(NamedTuple):
     hi: float
 
     def __add__(self, other: Interval) -> Interval:  # type: ignore[override]
-        if other == ZERO:
+        if other == ZERO:  # exact: no rounding
             return self
         if self == ZERO:
             return other
@@ -60,10 +60,6 @@ class Interval(NamedTuple):
     def width(self) -> float:
         """Length."""
         return self.hi - self.lo
-
-    def contains(self, value: float) -> bool:
-        """Whether a number lies inside."""
-        return self.lo <= value <= self.hi
 
     def map(
         self, function: Callable[[float], float], low: float = -INF, high: float = INF, exact: float | None = None
@@ -109,6 +105,7 @@ def _sum(a: float, b: float, direction: int) -> float:
         return direction * INF
     if math.isinf(total):
         return total if math.isinf(a) or math.isinf(b) else _steps(total, direction)
+    # Knuth's two-sum: the rounding error of a + b as a float.
     part = total - a
     error = (a - (total - part)) + (b - part)
     return total if error * direction <= 0 else math.nextafter(total, direction * INF)
@@ -145,7 +142,7 @@ def _library(function: Callable[[float], float], at: float, direction: int) -> f
     try:
         value = function(at)
     except OverflowError:
-        value = INF if direction > 0 else math.nextafter(INF, 0)
+        value = INF if direction > 0 else math.nextafter(INF, 0)  # beyond every float, yet finite
     if math.isinf(value) and math.isinf(at):
         return value
     return _steps(value, direction, LIBRARY_ULPS)

@@ -9,22 +9,26 @@ The proof needs slices that do not depend on the measures; the program is attack
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from scipy.special import softmax
 
+from awavo.checks import all_finite
 from awavo.formal.certificate import PROVED, REFUTED, UNDECIDED, Assumption, Certificate, Evidence, digest
 from awavo.transport import Defining, Linear, LinearForms, Polynomial, adaptive_gswd, draw_slices, root, unit_slices
 from awavo.types import Discrete, EnvSpec
 
 __all__ = ["SliceInstance", "certify_metric", "default_instance", "invisible_pair"]
 
+# The attack: atoms of a measure, random triples, steps of ascent from each.
 POINTS = 5
 STARTS = 24
 STEPS = 40
+# What rounding in float64 may do to an axiom, and to a distance that is a root of something near 0.
 ROUNDING = 1e-7
 SELF = 1e-6
 
@@ -32,14 +36,15 @@ SELF = 1e-6
 class SliceInstance(NamedTuple):
     """A-GSWD as it is used: slices `[L, c]`, order k, defining function, dimension of the points."""
 
-    slices: Any
+    slices: Float[np.ndarray, "L c"]
     order: float
     defining: Defining
     dim: int
     source: str
 
 
-Distance = Callable[[Any, Any, Any, Any], Any]
+# Of points, weights, points, weights.
+Distance = Callable[[Array, Array, Array, Array], Array]
 
 
 def default_instance(spec: EnvSpec, *, num_slices: int = 64, order: float = 2) -> SliceInstance:
@@ -51,7 +56,7 @@ def default_instance(spec: EnvSpec, *, num_slices: int = 64, order: float = 2) -
     scale = defining.coefficient_scale(dim)
 
     def draw(key):
-        slices, _ = draw_slices(key, max(num_slices, length), length, law="orthogonal")
+        slices, _ = draw_slices(key, max(num_slices, length), length, sampling="orthogonal")
         return unit_slices(slices if scale is None else slices * jnp.asarray(scale, slices.dtype))
 
     slices = jax.jit(draw)(jax.random.key(0))
@@ -152,7 +157,7 @@ def _attack(distance: Distance, dim: int, seed: int) -> Attack:
 
 def _axioms(instance: SliceInstance, attack: Attack, seed: int, own: bool, label: str) -> Certificate:
     slices = np.asarray(instance.slices)
-    premises = bool(np.all(np.isfinite(slices)) and instance.order >= 1)
+    premises = all_finite(slices) and instance.order >= 1
     failures = {
         "triangle": attack.triangle > ROUNDING,
         "negative": attack.negative > 0,
@@ -183,7 +188,7 @@ def _axioms(instance: SliceInstance, attack: Attack, seed: int, own: bool, label
             Evidence("self-distance", attack.self_distance, required=f"<= {SELF:g}", ok=not failures["self-distance"]),
         ),
         counterexample={"axiom": broken[0], **counter} if broken else None,
-        inputs=_marks(instance, seed),
+        inputs=_input_digest(instance, seed),
     )
 
 
@@ -197,13 +202,14 @@ def _separation(instance: SliceInstance, label: str) -> Certificate:
     values = np.asarray(project(x, np.asarray(instance.slices, float)))
     singular = np.linalg.svd(values / np.linalg.norm(values, axis=1, keepdims=True), compute_uv=False)
     rank = int((singular > 1e-9 * singular[0]).sum())
+    # An even polynomial takes the same value at x and -x: parity decides where the rank cannot.
     full, odd = rank >= length, degree % 2 == 1
     known = isinstance(instance.defining, Linear | Polynomial | LinearForms)
     pair = invisible_pair(np.asarray(instance.slices)) if isinstance(instance.defining, Linear) else None
     if not full and isinstance(instance.defining, Linear):
         verdict, reason = REFUTED, f"rank {rank} of {length}: points that differ in the null space are at distance 0"
         blind = np.linalg.svd(np.asarray(instance.slices, float))[2][-1]
-        counter: Any = {"points": [np.zeros(instance.dim), blind], "distance": 0.0}
+        counter = {"points": [np.zeros(instance.dim), blind], "distance": 0.0}
     else:
         verdict = PROVED if full and odd and known else REFUTED if not odd else UNDECIDED
         reason = (
@@ -223,7 +229,7 @@ def _separation(instance: SliceInstance, label: str) -> Certificate:
             Evidence("smallest over largest singular value", float(singular[min(rank, length) - 1] / singular[0])),
         ),
         counterexample=counter,
-        inputs=_marks(instance, 0),
+        inputs=_input_digest(instance, 0),
         details={} if pair is None else {"two different measures at distance 0": pair},
     )
 
@@ -240,11 +246,11 @@ def _parity(instance: SliceInstance, attack: Attack, seed: int, label: str) -> C
         reason=f"the distance is {attack.mirror:.4g}",
         evidence=(Evidence("distance to the mirror image", attack.mirror, required="> 0", ok=seen),),
         counterexample=None if seen else {"points": attack.mirrored, "distance to its mirror image": attack.mirror},
-        inputs=_marks(instance, seed),
+        inputs=_input_digest(instance, seed),
     )
 
 
-def invisible_pair(slices: np.ndarray) -> dict[str, Any] | None:
+def invisible_pair(slices: Float[np.ndarray, "L d"]) -> dict[str, np.ndarray] | None:
     """Two different measures with equal projections on a few linear slices of a plane or more; None above ten slices.
 
     The signed measure * (delta_v - delta_-v) over v orthogonal to one slice each vanishes on every slice.
@@ -259,5 +265,5 @@ def invisible_pair(slices: np.ndarray) -> dict[str, Any] | None:
     return {"first": atoms[signs > 0], "second": atoms[signs < 0]}
 
 
-def _marks(instance: SliceInstance, seed: int) -> str:
+def _input_digest(instance: SliceInstance, seed: int) -> str:
     return digest(np.asarray(instance.slices), instance.order, repr(instance.defining), instance.dim, seed)

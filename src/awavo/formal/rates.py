@@ -40,6 +40,7 @@ def fit_rate(horizons: Floats, errors: Floats, *, draws: int = 2_000, seed: int 
     seeds = rng.integers(num_seeds, size=(draws, num_problems, num_seeds))
     means = errors.mean((0, 1))
     resampled = np.stack([errors[p, s].mean((0, 1)) for p, s in zip(problems, seeds, strict=True)])
+    # A bootstrap of both levels: which problems, and which seeds of each.
     slopes, floors = _slope(horizons, resampled), _floor(horizons, resampled)
     low, high = np.quantile(slopes, (0.025, 0.975))
     floor_low, floor_high = np.quantile(floors, (0.025, 0.975))
@@ -86,8 +87,9 @@ def learning_exponent(
     `curves[seed, step]` are returns; the running mean over iterates is what Theorem 2 bounds. Seeds are resampled.
     """
     steps, curves = np.asarray(steps, float), np.asarray(curves, float)
+    # Of a running mean, as the theorem bounds the average over iterates.
     gaps = optimum - np.cumsum(curves, 1) / np.arange(1, curves.shape[1] + 1)
-    late = steps >= 0.1 * steps[-1]
+    late = steps >= 0.1 * steps[-1]  # the last decade
     rng = np.random.default_rng(seed)
     picks = rng.integers(len(curves), size=(draws, len(curves)))
     slopes = _slope(steps[late], gaps[picks].mean(1)[:, late])

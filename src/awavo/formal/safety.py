@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,19 @@ from awavo.formal.certificate import (
 __all__ = ["certify_safety", "decided"]
 
 Floats = NDArray[np.float64]
+
+
+class CostRow(TypedDict):
+    """What is known of one cost: two-sided bounds of its mean and of the probability to exceed its limit."""
+
+    cost: str
+    limit: float
+    mean: float
+    mean_bounds: tuple[float, float]
+    violation: float
+    violation_bounds: tuple[float, float]
+    verdict: str
+    episodes_needed: int | None
 
 
 def _looks(num: int) -> NDArray[np.int64]:
@@ -57,7 +70,7 @@ def certify_safety(
     policies: int = 1,
     label: str = "policy",
     bounds_known: Assumption | None = None,
-    inputs: Any = None,
+    inputs: object = None,
 ) -> Certificate:
     """Certify one frozen policy from fresh episode costs `[N, C]`.
 
@@ -69,8 +82,9 @@ def certify_safety(
     costs = np.asarray(costs, float)
     if costs.ndim != 2 or costs.shape[1] != len(names) or not len(names) == len(limits) == len(span):
         raise InputError(f"costs {costs.shape} do not fit {len(names)} names, {len(limits)} limits, {len(span)} spans.")
+    # Bonferroni: a mean and a probability for each cost of each policy.
     share = delta / (2 * len(names) * policies)
-    evidence, parts, needed, rows = [], [], [], []
+    evidence, rows = [], list[CostRow]()
     for i, name in enumerate(names):
         column, limit = costs[:, i], float(limits[i])
         mean, chance = _bounds(column, limit, span[i], share, anytime)
@@ -80,13 +94,11 @@ def certify_safety(
                 verdict = REFUTED
             elif chance[1] > max_violation and verdict == SUPPORTED:
                 verdict = UNDECIDED
-        parts.append(verdict)
         more = None
         if verdict == UNDECIDED:
             width = span[i][1] - span[i][0]
             total = episodes_needed(float(column.mean()), float(column.var()), width, limit, share)
             more = None if total is None else max(total - len(column), 1)
-        needed.append(more)
         evidence.append(
             Evidence(f"mean cost {name}", float(column.mean()), *mean, f"<= {limit:g}", verdict == SUPPORTED)
         )
@@ -106,7 +118,7 @@ def certify_safety(
                 "episodes_needed": more,
             }
         )
-    verdict = weakest(parts)
+    verdict = weakest(row["verdict"] for row in rows)
     reason = _reason(verdict, rows, delta)
     kind = "anytime-valid: stopping early is sound" if anytime else "for a sample size fixed in advance"
     worst = next((r for r in rows if r["verdict"] == REFUTED), None)
@@ -133,7 +145,7 @@ def certify_safety(
     )
 
 
-def _reason(verdict: str, rows: list[dict[str, Any]], delta: float) -> str:
+def _reason(verdict: str, rows: list[CostRow], delta: float) -> str:
     if verdict == SUPPORTED:
         parts = [f"{r['cost']} <= {r['mean_bounds'][1]:.4g} (limit {r['limit']:g})" for r in rows]
         return f"certified safe at {1 - delta:.0%}: {', '.join(parts)}"

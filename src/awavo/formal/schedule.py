@@ -98,6 +98,7 @@ def iterations_for(
             f"a gap of {gap:g} cannot be reached: the floor C6 / ((1 - gamma) m^(H/4)) is {floor:.4g} for every T; "
             "widen the network or accept a larger gap."
         )
+    # The bound falls with T: double until it fits, then bisect.
     low, high = 0, 1
     while schedule(discount, width, layers, high, delta, constants).bound > gap:
         low, high = high, 2 * high

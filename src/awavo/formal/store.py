@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from awavo.errors import RunFolderError
 from awavo.formal.certificate import REFUTED, VERDICTS, Certificate, compare_certificates
@@ -12,11 +12,12 @@ from awavo.formal.run_certificates import Findings, Plan
 
 __all__ = ["FORMAT", "favourable", "read_plan", "recheck", "record"]
 
+Record: TypeAlias = Mapping[str, Any]  # what certificates.json holds
 FORMAT = 1
-_FATAL = ("operator", "metric")
+_FATAL = ("operator", "metric")  # what a method rests on: one refuted makes the verdict negative
 
 
-def record(findings: Findings, plan: Plan, stamp: Mapping[str, Any]) -> dict[str, Any]:
+def record(findings: Findings, plan: Plan, stamp: Record) -> dict[str, Any]:
     """The content of certificates.json."""
     counts = Counter(c.verdict for c in findings.certificates)
     return {
@@ -32,13 +33,13 @@ def record(findings: Findings, plan: Plan, stamp: Mapping[str, Any]) -> dict[str
     }
 
 
-def favourable(content: Mapping[str, Any]) -> bool:
+def favourable(content: Record) -> bool:
     """Whether a policy is certified safe and nothing its method rests on is refuted."""
     broken = any(c["verdict"] == REFUTED and c["name"].split(".")[0] in _FATAL for c in content["certificates"])
     return content["delivered_seed"] is not None and not broken
 
 
-def read_plan(content: Mapping[str, Any]) -> Plan:
+def read_plan(content: Record) -> Plan:
     """The plan of a stored record."""
     if content.get("format") != FORMAT:
         raise RunFolderError(
@@ -50,7 +51,7 @@ def read_plan(content: Mapping[str, Any]) -> Plan:
         raise RunFolderError(f"certificates.json is damaged ({error}): run `awavo certify` again.") from error
 
 
-def recheck(content: Mapping[str, Any], fresh: Sequence[Certificate], tolerance: float = 1e-4) -> dict[str, list[str]]:
+def recheck(content: Record, fresh: Sequence[Certificate], tolerance: float = 1e-4) -> dict[str, list[str]]:
     """Compare every stored certificate with its recomputation; names of those that differ, with the differences."""
     stored = {c.name: c for c in (Certificate.from_dict(entry) for entry in content["certificates"])}
     recomputed = {c.name: c for c in fresh}

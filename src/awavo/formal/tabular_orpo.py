@@ -36,7 +36,6 @@ class Iterates(NamedTuple):
     mean_totals: Floats
     mean_feasible_totals: Floats
     num_feasible: NDArray[np.int64]
-    last_policy: Floats
 
 
 def log_utility(q: Floats, highest: float) -> Floats:
@@ -77,6 +76,7 @@ def tabular_orpo(
     totals, feasible_totals = np.zeros((2, batch, signals.shape[1]))
     num_feasible = np.zeros(batch, int)
     atoms = None if quantiles is None else np.full((*signals.shape, quantiles), 0.5 * highest)
+    # Only states that can be reached are drawn: the multinomial then has few categories.
     reached = np.argsort(-transition, -1)[..., : int((transition > 0).sum(-1).max())]
     chances, drawn = np.take_along_axis(transition, reached, -1), np.zeros_like(transition)
     policy = softmax(logits, axis=-1)
@@ -102,11 +102,12 @@ def tabular_orpo(
         num_feasible += ~violated
         direction = np.where(violated[:, None, None], -q[rows, 1 + worst], utility(q[:, 0], highest))
         logits += step_size * direction
+        # The softmax forgets a common shift: without this the logits would grow for ever.
         logits -= logits.max(-1, keepdims=True)
         policy = softmax(logits, axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_feasible = feasible_totals / num_feasible[:, None]
-    return Iterates(totals / iterations, mean_feasible, num_feasible, policy)
+    return Iterates(totals / iterations, mean_feasible, num_feasible)
 
 
 def _critic(transition: Floats, signals: Floats, policy: Floats, discount: float) -> tuple[Floats, Floats]:
@@ -128,5 +129,5 @@ def _sweep(atoms: Floats, transition: Floats, signals: Floats, policy: Floats, d
     weights = np.repeat(weights / num, num, -1)
     following = atoms.reshape(batch, num_signals, 1, 1, -1)
     targets = np.broadcast_to(following, (batch, num_signals, num_states, num_actions, following.shape[-1]))
-    law = np.broadcast_to(weights, targets.shape)
-    return signals[..., None] + discount * project_quantiles(targets, law, num)
+    weights = np.broadcast_to(weights, targets.shape)
+    return signals[..., None] + discount * project_quantiles(targets, weights, num)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from awavo.errors import InputError
+from awavo.files import write_bytes
 from awavo.paper.figures import FIGURES, load
 from awavo.provenance import command_line
 
@@ -135,11 +135,5 @@ def _command() -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a temporary file beside the target, flush it to the disk and rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Write a text in one piece, in a folder that is made where it is missing."""
+    write_bytes(path, text.encode(), make_folder=True)

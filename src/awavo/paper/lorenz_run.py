@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from awavo.assimilation.assimilate import Belief, assimilate, first_stand
+from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import Search
+from awavo.assimilation.modes import SearchSettings
 from awavo.results.trajectory_scores import score
-from awavo.tasks.lorenz96 import REGIMES, lorenz96_settings, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
 
 __all__ = ["run_lorenz"]
 
@@ -30,7 +30,7 @@ def run_lorenz(
     """Scores of every seed over the states never observed, seconds without compilation, and one trajectory to show."""
     states, regime = settings["states"], REGIMES["G"]
     system = System(**lorenz96_system(states))
-    chosen = Settings(search=Search(slots=lorenz96_settings(states, jax.default_backend())))
+    chosen = Settings(search=SearchSettings(slots=lorenz96_slots(states, jax.default_backend())))
     engine, compile_s = make_engine(system, regime.num_times, chosen), None
     scores: dict[str, list[float]] = {name: [] for name in (*KEPT, "solve_s")}
     shown: dict[str, Any] = {}
@@ -40,10 +40,10 @@ def run_lorenz(
         if compile_s is None:
             engine, compile_s = compile_engine(engine, data, system.theta)
         began = time.perf_counter()
-        belief = list(assimilate(engine, data, first_stand(data, system.theta)))[-1][0]
-        assert isinstance(belief, Belief)
+        posterior = list(assimilate(engine, data, first_state(data, system.theta)))[-1][0]
+        assert isinstance(posterior, Posterior)
         scores["solve_s"].append(time.perf_counter() - began)
-        found = score(belief.mean, belief.std, twin.truth, ~twin.seen, belief.draws)
+        found = score(posterior.mean, posterior.std, twin.truth, ~twin.seen, posterior.draws)
         for name in KEPT:
             scores[name].append(float(found[name]))
         if not shown:
@@ -51,8 +51,8 @@ def run_lorenz(
             shown = {
                 "site": site,
                 "truth": twin.truth[:, site],
-                "mean": belief.mean[:, site],
-                "std": belief.std[:, site],
+                "mean": posterior.mean[:, site],
+                "std": posterior.std[:, site],
             }
         on_progress(f"{states} states, seed {seed}: rmse {scores['rmse'][-1]:.3f} in {scores['solve_s'][-1]:.2f} s")
     example = {name: np.asarray(value).round(4).tolist() for name, value in shown.items()}

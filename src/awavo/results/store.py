@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from awavo.errors import RunFolderError
+from awavo.files import write_bytes
 
 __all__ = ["FORMAT", "RunData", "load_run", "read_json", "to_plain", "write_bytes", "write_json", "write_table"]
 
@@ -124,27 +125,6 @@ def write_table(
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     write_bytes(path, buffer.getvalue())
-
-
-def write_bytes(path: str | os.PathLike[str], payload: bytes) -> None:
-    """Write beside the target, flush to disk, rename over it, flush the folder: readers see the old file or the new."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        reason = error.strerror or str(error)
-        raise RunFolderError(f"Cannot write '{target}': {reason}. Free the space or give another --out.") from error
 
 
 def to_plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.assimilation.assimilate import Belief, Stand, assimilate, first_stand, num_stages
+from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state, num_stages
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.assimilation.observations import check_observations
 from awavo.errors import InputError, RunFolderError
@@ -30,7 +30,7 @@ __all__ = ["Inference", "infer_trajectories"]
 class Inference(NamedTuple):
     """The posterior and what there is to say about it."""
 
-    belief: Belief
+    posterior: Posterior
     summary: dict[str, Any]
 
 
@@ -71,18 +71,18 @@ def infer_trajectories(
     truth = None if truth is None else _checked_truth(truth, (len(observed) + 1, observed.shape[1]))
     folder = None if out is None else Path(out)
     fingerprint = _fingerprint(observed, noise_std, system, settings)
-    stand, notes = _resume(folder, fingerprint, settings)
+    state, notes = _resume(folder, fingerprint, settings)
     data = make_data(system, observed, noise_std, settings)
-    stand = stand or first_stand(data, system.theta)
+    state = state or first_state(data, system.theta)
     if on_stage:
-        on_stage(stand.stage, num_stages(make_engine(system, len(observed), settings)), "compiling")
+        on_stage(state.stage, num_stages(make_engine(system, len(observed), settings)), "compiling")
     engine, compile_s = compile_engine(make_engine(system, len(observed), settings), data, system.theta)
-    began, saved, resumed_at, last = time.perf_counter(), time.perf_counter(), stand.stage, stand
+    began, saved, resumed_at, last = time.perf_counter(), time.perf_counter(), state.stage, state
     processor = time.process_time()
-    belief: Belief | None = None
-    for item, text in assimilate(engine, data, stand):
-        if isinstance(item, Belief):
-            belief = item
+    posterior: Posterior | None = None
+    for item, text in assimilate(engine, data, state):
+        if isinstance(item, Posterior):
+            posterior = item
         else:
             last = item
             jax.block_until_ready(item.x)  # a stage that is only queued must not be shown or saved as done
@@ -90,22 +90,22 @@ def infer_trajectories(
                 _save(folder, item, fingerprint)
                 saved = time.perf_counter()
         if on_stage:
-            on_stage(num_stages(engine) if isinstance(item, Belief) else item.stage, num_stages(engine), text)
-    assert belief is not None
+            on_stage(num_stages(engine) if isinstance(item, Posterior) else item.stage, num_stages(engine), text)
+    assert posterior is not None
     summary = {
         "system": name, "states": int(np.prod(system.shape)), "seed": settings.seed, "times": len(observed),
         "solve_s": time.perf_counter() - began, "cpu_s": time.process_time() - processor, "compile_s": compile_s,
-        "stages": last.stage, "resumed_at": resumed_at, "largest_chi2": float(belief.chi2.max()), "notes": notes,
-        "theta": belief.theta.tolist(), "theta_inferred": settings.infer_theta, "theta_interval": _interval(belief),
+        "stages": last.stage, "resumed_at": resumed_at, "largest_chi2": float(posterior.chi2.max()), "notes": notes,
+        "theta": posterior.theta.tolist(), "theta_inferred": settings.infer_theta, "theta_interval": _interval(posterior),
         "settings": settings._asdict() | {"search": settings.search._asdict()}, "noise_std": noise_std,
         **stamp(),
     }  # fmt: skip
     hidden = ~np.asarray(np.isfinite(observed).any(0))
     if truth is not None:
-        summary["scores"] = score(belief.mean, belief.std, truth, hidden, belief.draws)
+        summary["scores"] = score(posterior.mean, posterior.std, truth, hidden, posterior.draws)
     if folder is not None:
-        _write(folder, belief, summary, hidden, truth, times)
-    return Inference(belief, summary)
+        _write(folder, posterior, summary, hidden, truth, times)
+    return Inference(posterior, summary)
 
 
 def _checked_truth(truth: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -119,12 +119,12 @@ def _checked_truth(truth: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return truth.reshape(shape)
 
 
-def _interval(belief: Belief) -> list[list[float]]:
-    half = Z90 * np.sqrt(np.maximum(np.diagonal(belief.theta_cov), 0.0))
-    return [[float(t - h), float(t + h)] for t, h in zip(belief.theta, half, strict=True)]
+def _interval(posterior: Posterior) -> list[list[float]]:
+    half = Z90 * np.sqrt(np.maximum(np.diagonal(posterior.theta_cov), 0.0))
+    return [[float(t - h), float(t + h)] for t, h in zip(posterior.theta, half, strict=True)]
 
 
-def _resume(folder: Path | None, fingerprint: str, settings: Settings) -> tuple[Stand | None, list[str]]:
+def _resume(folder: Path | None, fingerprint: str, settings: Settings) -> tuple[AssimilationState | None, list[str]]:
     if folder is None or not (folder / "checkpoints").is_dir():
         return None, []
     found, refused = latest_checkpoint(folder / "checkpoints", fingerprint)
@@ -134,26 +134,29 @@ def _resume(folder: Path | None, fingerprint: str, settings: Settings) -> tuple[
             raise RunFolderError(f"'{folder}' holds another inference: choose another --out or remove it.")
         return None, refused
     arrays = {name.split("/", 1)[1]: jnp.asarray(a) for name, a in found.arrays.items()}
-    return Stand(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"])), refused
+    return AssimilationState(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"])), refused
 
 
-def _save(folder: Path, stand: Stand, fingerprint: str) -> None:
-    state = {"x": np.asarray(stand.x), "theta": np.asarray(stand.theta), "tries": stand.tries}
+def _save(folder: Path, state: AssimilationState, fingerprint: str) -> None:
+    arrays = {"x": np.asarray(state.x), "theta": np.asarray(state.theta), "tries": state.tries}
     write_checkpoint(
-        folder / "checkpoints", [0], [state], fingerprint=fingerprint, iteration=stand.stage, env_steps=stand.stage
+        folder / "checkpoints", [0], [arrays], fingerprint=fingerprint, iteration=state.stage, env_steps=state.stage
     )
 
 
 def _write(
     folder: Path,
-    belief: Belief,
+    posterior: Posterior,
     summary: dict[str, Any],
     hidden: np.ndarray,
     truth: np.ndarray | None,
     times: np.ndarray | None,
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = belief._asdict() | {"hidden": hidden, "times": np.arange(len(belief.mean)) if times is None else times}
+    arrays = posterior._asdict() | {
+        "hidden": hidden,
+        "times": np.arange(len(posterior.mean)) if times is None else times,
+    }
     if truth is not None:
         arrays["truth"] = truth
     buffer = io.BytesIO()

@@ -7,9 +7,8 @@ reward text and the code its experiments descend from disagree, so both readings
 * `on_reach`: when the tip passes height 1, re-draw the physics and go on ("reset", lineage), go on ("continue"), or
   end the episode ("terminate", Gymnasium's rule);
 * `gate`: "nonzero_torque" charges torque applied while a link swings anticlockwise (the text, with the second cost
-  gated by torque
-  too: ungated, no policy meets the limit), "lineage" charges every action but index 0 while it swings clockwise,
-  "none" leaves the second cost ungated.
+  gated by torque too: ungated, no policy meets the limit), "lineage" charges every action but index 0 while it swings
+  clockwise, "none" leaves the second cost ungated.
 
 Costs are evaluated on the state in which the torque is applied.
 """
@@ -24,7 +23,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.tasks.base import Transition, auto_reset, check_choice, check_limits
+from awavo.checks import check_choice, check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["AcrobotParams", "acrobot", "acrobot_costs", "acrobot_dynamics", "tip_height"]
@@ -53,6 +53,7 @@ class AcrobotParams(NamedTuple):
 def _rates(state: Float[Array, 4], torque: Array, p: AcrobotParams) -> Float[Array, 4]:
     angle_1, angle_2, speed_1, speed_2 = state
     sin_2, cos_2 = jnp.sin(angle_2), jnp.cos(angle_2)
+    # Sutton and Barto's equations: M(q) q'' + phi(q, q') = (0, torque), solved for the accelerations.
     coupling = p.mass_2 * p.length_1 * p.center_2
     d1 = p.mass_1 * p.center_1**2 + p.mass_2 * (p.length_1**2 + p.center_2**2) + 2 * coupling * cos_2 + 2 * p.inertia
     d2 = p.mass_2 * p.center_2**2 + coupling * cos_2 + p.inertia
@@ -95,7 +96,7 @@ def tip_height(state: Float[Array, 4]) -> Float[Array, ""]:
 
 def acrobot_costs(state: Float[Array, 4], action: Array, gate: str) -> Float[Array, 2]:
     """Charge the action taken in `state`, by the chosen reading of the paper's text."""
-    speeds = state[2:]
+    speeds = state[2:]  # anticlockwise is positive; action 1 is no torque
     if gate == "lineage":
         charged = (speeds < 0) & (action != 0)
     else:
@@ -134,7 +135,7 @@ def acrobot(
         state = acrobot_dynamics(state, action, params)
         height = tip_height(state)
         reward = (height > height_threshold).astype(state.dtype)
-        reached = height > 1.0
+        reached = height > 1.0  # Gymnasium's goal
         if on_reach == "reset":
             fresh, _ = reset(key, params)
             state = jnp.where(reached, fresh, state)

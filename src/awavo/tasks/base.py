@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Bool, PyTree
 
-from awavo.errors import InputError
+from awavo.checks import check_limits
 from awavo.types import Env, EnvSpec, Timestep
 
-__all__ = ["Clocked", "Transition", "auto_reset", "check_choice", "check_limits", "lazily", "sum_costs"]
+__all__ = ["Clocked", "Transition", "auto_reset", "make_where_needed", "sum_costs"]
+
+Params = TypeVar("Params")
+State = TypeVar("State")
+Tree = TypeVar("Tree")
 
 
 class Transition(NamedTuple):
@@ -28,15 +31,15 @@ class Transition(NamedTuple):
 class Clocked(NamedTuple):
     """A task's own state and the number of steps since its reset."""
 
-    inner: Any
+    inner: PyTree
     time: Array
 
 
 def auto_reset(
     spec: EnvSpec,
-    params: Any,
-    reset_fn: Callable[[Array, Any], tuple[Any, Array]],
-    step_fn: Callable[[Array, Any, Array, Any], tuple[Any, Transition]],
+    params: Params,
+    reset_fn: Callable[[Array, Params], tuple[State, Array]],
+    step_fn: Callable[[Array, State, Array, Params], tuple[State, Transition]],
     *,
     lazy: bool = False,
 ) -> Env:
@@ -57,8 +60,9 @@ def auto_reset(
         terminated = out.terminated
         truncated = (time >= spec.horizon) & ~terminated
         done = terminated | truncated
+        # The observation of the new episode is `obs`, the last one of the old `final_obs`.
         if lazy:
-            state, obs = lazily(reset_key, done, lambda k: reset(k, params), (Clocked(inner, time), out.obs))
+            state, obs = make_where_needed(reset_key, done, lambda k: reset(k, params), (Clocked(inner, time), out.obs))
             return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)
         fresh, fresh_obs = reset(reset_key, params)
         state = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, Clocked(inner, time))
@@ -68,11 +72,11 @@ def auto_reset(
     return Env(spec, params, reset, step)
 
 
-def lazily(key: Array, needed: Array, make: Callable[[Array], Any], otherwise: Any) -> Any:
+def make_where_needed(key: Array, needed: Bool[Array, ""], make: Callable[[Array], Tree], otherwise: Tree) -> Tree:
     """Return `make(key)` where needed, at no cost to a batch in which nobody needs it.
 
-    A batch turns `cond` into both branches, but a loop ends when nobody goes on. The key depends on the loop's counter:
-    what does not change in a loop is computed before it, needed or not.
+    Under vmap a `cond` computes both branches, but a loop stops once nobody is left in it. The key depends on the
+    loop's counter: what does not change in a loop is computed before it, needed or not.
     """
     start = (needed, jnp.zeros((), jnp.int32), otherwise)
 
@@ -92,24 +96,3 @@ def sum_costs(env: Env, limit: float) -> Env:
         return state, out._replace(costs=out.costs.sum(-1, keepdims=True))
 
     return env._replace(spec=spec, step=step)
-
-
-def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, ...]:
-    """Return the limits as floats, or say what is wrong with them."""
-    limits = tuple(float(b) for b in limits)
-    if len(limits) != len(names):
-        raise InputError(
-            f"{len(limits)} cost limits given, but the task has {len(names)} costs ({', '.join(names)}): "
-            "give one limit for each."
-        )
-    for name, limit in zip(names, limits, strict=True):
-        if not math.isfinite(limit) or limit < 0:
-            raise InputError(f"the limit of cost '{name}' is {limit}, expected a finite number >= 0.")
-    return limits
-
-
-def check_choice(keyword: str, value: str, choices: Sequence[str]) -> str:
-    """Return `value` if it is one of the choices."""
-    if value not in choices:
-        raise InputError(f"{keyword}={value!r} is not one of {', '.join(map(repr, choices))}.")
-    return value

@@ -15,21 +15,25 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
-from awavo.errors import EnvironmentError_, InputError
+from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.tasks.bridge_worker import decode_frame, encode_frame
 from awavo.tasks.host import action_spec
 from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
 from awavo.types import EnvSpec
 
+if TYPE_CHECKING:
+    from awavo.tasks.bridge_worker import Header
+
 __all__ = ["BridgeBackend", "Worker", "bridge_env"]
 
 WORKER = Path(__file__).with_name("bridge_worker.py")
+# Bytes kept of a worker's stderr, and seconds that it is given to end by itself.
 TAIL = 4096
 PATIENCE = 2.0
 
@@ -61,7 +65,7 @@ class Worker:
         self._drain.start()
         self.close = weakref.finalize(self, _stop, self._process)
 
-    def send(self, request: str, arrays: Mapping[str, np.ndarray] | None = None, **fields: Any) -> None:
+    def send(self, request: str, arrays: Mapping[str, np.ndarray] | None = None, **fields: object) -> None:
         """Send a request; its answer is fetched by `receive`."""
         self._request = request
         try:
@@ -70,7 +74,7 @@ class Worker:
         except (OSError, ValueError) as error:
             raise self._failure("is gone") from error
 
-    def receive(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def receive(self) -> tuple[Header, dict[str, np.ndarray]]:
         """Wait for the answer to the last request."""
         deadline = time.monotonic() + self._timeout
         try:
@@ -94,7 +98,7 @@ class Worker:
             data += chunk
         return bytes(data)
 
-    def _failure(self, what: str, *, tail: bool = True) -> EnvironmentError_:
+    def _failure(self, what: str, *, tail: bool = True) -> BrokenEnvironmentError:
         """Stop the process and put together what is known."""
         if what == "is gone":
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -103,7 +107,7 @@ class Worker:
         self._drain.join(PATIENCE)
         lines = bytes(self._tail).decode(errors="replace").strip().splitlines()[-8:]
         said = f"; the end of its stderr: {' | '.join(lines)}" if tail and lines else ""
-        return EnvironmentError_(f"the bridged environment {what} during '{self._request}'{said}")
+        return BrokenEnvironmentError(f"the bridged environment {what} during '{self._request}'{said}")
 
 
 def _keep_tail(stream: IO[bytes], tail: bytearray) -> None:
@@ -170,7 +174,7 @@ def bridge_env(
     cost_names: Sequence[str] | None = None,
     cost_limits: Sequence[float] | None = None,
     horizon: int | None = None,
-    env_options: Mapping[str, Any] | None = None,
+    env_options: Mapping[str, object] | None = None,
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     timeout: float = 60.0,
 ) -> HostEnv:
@@ -182,15 +186,15 @@ def bridge_env(
     """
     if num_envs < 1:
         raise InputError(f"num_envs={num_envs} must be >= 1.")
-    workers: list[Worker] = []
+    workers: list[Worker] = []  # outside the try: those that started are closed when a later one fails
     try:
         workers += [Worker(python, timeout) for _ in range(num_envs)]
         for worker in workers:
             folders = [os.fspath(p) for p in ([path] if isinstance(path, str | os.PathLike) else path)]
             worker.send("make", id=id, module=module, options=dict(env_options or {}), horizon=horizon, path=folders)
         answers = [worker.receive() for worker in workers]
-        told, arrays = answers[0]
-        spec, start, source = _specify(id, told, arrays, cost_fn, cost_names, cost_limits)
+        offer, arrays = answers[0]
+        spec, start, source = _specify(id, offer, arrays, cost_fn, cost_names, cost_limits)
     except BaseException:
         for worker in workers:
             worker.close()
@@ -200,29 +204,29 @@ def bridge_env(
 
 def _specify(
     id: str,
-    told: Mapping[str, Any],
+    offer: Header,
     arrays: Mapping[str, np.ndarray],
     cost_fn: CostFn | None,
     names: Sequence[str] | None,
     limits: Sequence[float] | None,
 ) -> tuple[EnvSpec, int, CostSource | None]:
-    """Turn what the first worker told into a spec."""
-    action = told["action"]
+    """Turn what the first worker said that its environment offers into a spec."""
+    action = offer["action"]
     space = (
         spaces.Discrete(action["n"], start=action["start"])
         if action["kind"] == "discrete"
         else spaces.Box(np.array(action["low"], np.float32), np.array(action["high"], np.float32))
     )
     actions, start = action_spec(space)
-    if told["horizon"] is None:
+    if offer["horizon"] is None:
         raise InputError(
             f"{id} has no time limit: pass horizon=N, the number of steps after which to truncate an episode."
         )
     source = None
     if cost_fn is None:
-        source = find_costs(told["costs"], names, None)
-        costs, names = source.read(told["costs"])[None], source.names
+        source = find_costs(offer["costs"], names, None)
+        costs, names = source.read(offer["costs"])[None], source.names
     else:
         costs = apply_cost_fn(cost_fn, arrays["obs"][None], arrays["action"][None], arrays["next_obs"][None])
     names, limits = name_costs(costs, names, limits)
-    return EnvSpec(id, told["obs_dim"], actions, told["horizon"], names, limits), start, source
+    return EnvSpec(id, offer["obs_dim"], actions, offer["horizon"], names, limits), start, source

@@ -18,18 +18,22 @@ import os
 import struct
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 __all__ = ["Session", "decode_frame", "encode_frame", "flatten", "flat_size", "main"]
 
+if TYPE_CHECKING:
+    Header = dict[str, Any]  # whatever JSON holds
+
+# The only types that travel, and bounds on what a broken length may make the reader allocate.
 DTYPES = ("<f4", "<i8")
 MAX_HEADER = 1 << 20
 MAX_ARRAY = 1 << 28
 
 
-def encode_frame(header: dict[str, Any], arrays: dict[str, np.ndarray] | None = None) -> bytes:
+def encode_frame(header: Header, arrays: dict[str, np.ndarray] | None = None) -> bytes:
     """Header and arrays as one frame; floats travel as float32, integers as int64."""
     named = []
     body = []
@@ -42,7 +46,7 @@ def encode_frame(header: dict[str, Any], arrays: dict[str, np.ndarray] | None = 
     return b"".join([struct.pack("<I", len(text)), text, *body])
 
 
-def decode_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def decode_frame(read: Callable[[int], bytes]) -> tuple[Header, dict[str, np.ndarray]]:
     """Read one frame with `read(n)`, which returns exactly n bytes or raises."""
     (length,) = struct.unpack("<I", read(4))
     if length > MAX_HEADER:
@@ -89,7 +93,7 @@ def flatten(space: Any, obs: Any) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def describe_actions(space: Any) -> dict[str, Any]:
+def describe_actions(space: Any) -> Header:
     """The action space in plain values."""
     kind = type(space).__name__
     if kind == "Discrete":
@@ -99,7 +103,7 @@ def describe_actions(space: Any) -> dict[str, Any]:
     return {"kind": "box", "low": space.low.ravel().tolist(), "high": space.high.ravel().tolist()}
 
 
-def cost_entries(info: dict[str, Any]) -> dict[str, Any]:
+def cost_entries(info: dict[str, object]) -> dict[str, float | list]:
     """The entries of `info` that name a cost, as numbers and lists."""
     found = {}
     for key, value in info.items():
@@ -113,8 +117,8 @@ def cost_entries(info: dict[str, Any]) -> dict[str, Any]:
 class Session:
     """One environment and the requests about it."""
 
-    def make(self, header: dict[str, Any], _: Any) -> bytes:
-        """Build the environment, take one step, and tell what it offers."""
+    def make(self, header: Header, _: object) -> bytes:
+        """Build the environment, take one step, and describe what it offers."""
         sys.path[:0] = header["path"]
         module = importlib.import_module(header["module"])
         make = getattr(module, "make", None) or importlib.import_module("gymnasium").make
@@ -122,7 +126,7 @@ class Session:
         spec = getattr(self.env, "spec", None)
         self.limit = header["horizon"]
         self.time = 0
-        told = {
+        offer = {
             "obs_dim": flat_size(self.env.observation_space),
             "action": describe_actions(self.env.action_space),
             "horizon": self.limit or getattr(spec, "max_episode_steps", None),
@@ -130,15 +134,15 @@ class Session:
         self.env.action_space.seed(0)
         obs = self._reset(0)
         action = self.env.action_space.sample()
-        next_obs, _, _, _, told["costs"] = self._step(action)
-        shown = np.asarray(action).ravel() if told["action"]["kind"] == "box" else np.asarray(action)
-        return encode_frame(told, {"obs": obs, "action": shown, "next_obs": next_obs})
+        next_obs, _, _, _, offer["costs"] = self._step(action)
+        shown = np.asarray(action).ravel() if offer["action"]["kind"] == "box" else np.asarray(action)
+        return encode_frame(offer, {"obs": obs, "action": shown, "next_obs": next_obs})
 
-    def reset(self, header: dict[str, Any], _: Any) -> bytes:
+    def reset(self, header: Header, _: object) -> bytes:
         """Start an episode."""
         return encode_frame({}, {"obs": self._reset(header["seed"])})
 
-    def step(self, _: Any, arrays: dict[str, np.ndarray]) -> bytes:
+    def step(self, _: object, arrays: dict[str, np.ndarray]) -> bytes:
         """Step, and start the next episode where this one ends."""
         action, space = arrays["action"], self.env.action_space
         action = (
@@ -155,7 +159,7 @@ class Session:
         obs = result[0] if isinstance(result, tuple) and len(result) == 2 else result
         return flatten(self.env.observation_space, obs)
 
-    def _step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def _step(self, action: object) -> tuple[np.ndarray, float, bool, bool, dict[str, float | list]]:
         result = self.env.step(action)
         if len(result) not in (5, 6):
             raise ValueError(f"step() returned {len(result)} values, expected 5 or Safety-Gymnasium's 6")

@@ -2,8 +2,8 @@
 
 The physics is Gymnasium's `classic_control` CartPole (explicit Euler, 0.02 s); the costs are the paper's
 (`notation` page, task table): g1 = 1 while the cart is in a band, g2 = 1 while the pole leans by more than 6
-degrees. Both are
-evaluated on the state after the step. The cart starts inside the central band, so some g1 is unavoidable.
+degrees. Both are evaluated on the state after the step. The cart starts inside the central band, so some g1 is
+unavoidable.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.checks import check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["BANDS", "CartPoleParams", "cartpole", "cartpole_costs", "cartpole_dynamics"]
 
 BANDS = ((-2.4, -2.2), (-1.3, -1.1), (-0.1, 0.1), (1.1, 1.3), (2.2, 2.4))
-COST_NAMES = ("position", "angle")
+COST_NAMES = ("position", "angle")  # g1, g2
 
 
 class CartPoleParams(NamedTuple):
@@ -46,6 +47,7 @@ def cartpole_dynamics(state: Float[Array, 4], action: Array, params: CartPolePar
     sin, cos = jnp.sin(theta), jnp.cos(theta)
     total_mass = params.cart_mass + params.pole_mass
     mass_length = params.pole_mass * params.half_length
+    # 4/3: the moment of inertia of a uniform pole about its end, over m l^2.
     drive = (force + mass_length * theta_dot**2 * sin) / total_mass
     inertia = params.half_length * (4.0 / 3.0 - params.pole_mass * cos**2 / total_mass)
     theta_acc = (params.gravity * sin - cos * drive) / inertia

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from awavo.checks import all_finite
 from awavo.errors import AwavoError
 from awavo.registry import TASKS, make_task
 from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos
@@ -32,7 +32,7 @@ def check_env(
     *,
     cost_fn: CostFn | None = None,
     steps: int = 1000,
-    env_options: Mapping[str, Any] | None = None,
+    env_options: Mapping[str, object] | None = None,
 ) -> list[Finding]:
     """Check a task name, a Gymnasium id, an environment, or a factory of one; an empty list means nothing was found."""
     if isinstance(target, str) and target in TASKS:
@@ -46,7 +46,9 @@ def check_env(
     try:
         env = make_gymnasium(target, {**(env_options or {}), **_quiet(target)}, None)
     except Exception as error:
-        report.error(f"the environment cannot be made: {_told(error)}", "Make it work with gymnasium.make(id) first.")
+        report.error(
+            f"the environment cannot be made: {_describe(error)}", "Make it work with gymnasium.make(id) first."
+        )
         return report.findings
     try:
         _check_gymnasium(env, cost_fn, steps, report)
@@ -64,11 +66,11 @@ def check_functional(env: Env, *, steps: int = 1000) -> list[Finding]:
     return report.findings
 
 
-def _quiet(target: Any) -> dict[str, Any]:
+def _quiet(target: object) -> dict[str, bool]:
     return {"disable_env_checker": True} if isinstance(target, str) else {}
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -81,7 +83,9 @@ def _check_gymnasium(env: gym.Env, cost_fn: CostFn | None, steps: int, report: R
         _check_seeds(env, min(steps, 200), report)
     except Exception as error:
         where = inspect.trace()[-1].function
-        report.error(f"{where}() raised {_told(error)}.", "Make reset() and step() run for any action of action_space.")
+        report.error(
+            f"{where}() raised {_describe(error)}.", "Make reset() and step() run for any action of action_space."
+        )
 
 
 def _check_spaces(env: gym.Env, report: Report) -> bool:
@@ -97,7 +101,7 @@ def _check_spaces(env: gym.Env, report: Report) -> bool:
             problem, _, remedy = str(error).rpartition(": ")
             report.error(problem + ".", remedy[0].upper() + remedy[1:])
     space = env.action_space
-    if isinstance(space, spaces.Box) and np.isfinite(space.high).all() and (space.low != -space.high).any():
+    if isinstance(space, spaces.Box) and all_finite(space.high) and (space.low != -space.high).any():
         report.warning(
             f"action_space: expected a range symmetric around 0, saw {space}.",
             "Rescale actions to [-1, 1] (gymnasium.wrappers.RescaleAction): a policy starts in the middle of it.",
@@ -114,6 +118,7 @@ def _check_reset(env: gym.Env, report: Report) -> bool:
             "Define reset(self, *, seed=None, options=None) and call super().reset(seed=seed).",
         )
         return False
+    # Bare: Gymnasium's wrappers would raise before anything can be said.
     result = env.unwrapped.reset(seed=SEED)
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
         seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__

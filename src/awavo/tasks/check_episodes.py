@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from awavo.checks import all_finite
 from awavo.tasks.check_rules import Report, Trace, cost_keys
 
 __all__ = ["check_cost_series", "check_ends", "check_start_infos"]
@@ -45,6 +46,7 @@ def _check_hidden_reset(trace: Trace, report: Report) -> None:
     if len(trace.ends) < 3:
         return
     starts = np.array(trace.starts)
+    # Where first observations lie, a little widened.
     slack = 0.1 * np.ptp(starts, axis=0) + 1e-6
     low, high = starts.min(0) - slack, starts.max(0) + slack
     last = np.flatnonzero(np.diff(trace.episode, append=trace.episode[-1]))
@@ -82,7 +84,7 @@ def check_cost_series(costs: Float[np.ndarray, "T C"], trace: Trace, report: Rep
     """Signs, sizes and running totals."""
     if not costs.size:
         return
-    if not np.isfinite(costs).all():
+    if not all_finite(costs):
         report.error("step(): expected finite costs, saw NaN or infinity.", "Find the NaN or infinity in the cost.")
         return
     if costs.min() < 0:
@@ -104,6 +106,7 @@ def check_cost_series(costs: Float[np.ndarray, "T C"], trace: Trace, report: Rep
 def _check_running_total(cost: np.ndarray, inside: np.ndarray, report: Report) -> None:
     """A per-step cost goes up and down; a total only goes up."""
     rises = np.diff(cost)
+    # Few values or any fall inside an episode: no running total.
     if len(np.unique(cost)) < 4 or (rises[inside] < 0).any():
         return
     if (~inside).any() and (rises[~inside] >= 0).all():

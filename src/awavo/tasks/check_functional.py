@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
+from awavo.checks import all_finite
 from awavo.tasks.check_rules import Report
 from awavo.types import Discrete, Env, EnvSpec, Timestep
 
@@ -32,7 +34,7 @@ def _check_spec(spec: EnvSpec, report: Report) -> None:
     if spec.horizon < 1:
         report.error(f"spec: expected horizon >= 1, saw {spec.horizon}.", "Set the number of steps of an episode.")
     space = spec.action_space
-    if not isinstance(space, Discrete) and not np.isfinite([*space.low, *space.high]).all():
+    if not isinstance(space, Discrete) and not all_finite(space.low, space.high):
         report.error(
             f"spec: expected finite action bounds, saw {space}.", "Give every action component a low and a high."
         )
@@ -71,7 +73,7 @@ def _check_types(env: Env, report: Report) -> bool:
     return not report.errors
 
 
-def _trace(name: str, call: Any, number: int, report: Report) -> tuple | None:
+def _trace(name: str, call: Callable[[], object], number: int, report: Report) -> tuple | None:
     try:
         result = call()
     except Exception as error:
@@ -88,7 +90,7 @@ def _trace(name: str, call: Any, number: int, report: Report) -> tuple | None:
     return result
 
 
-def _expect(where: str, leaf: Any, shape: tuple[int, ...], dtype: Any, report: Report) -> None:
+def _expect(where: str, leaf: object, shape: tuple[int, ...], dtype: type, report: Report) -> None:
     seen = (getattr(leaf, "shape", None), getattr(leaf, "dtype", None))
     if seen[0] != shape or seen[1] != dtype:
         report.error(
@@ -97,7 +99,7 @@ def _expect(where: str, leaf: Any, shape: tuple[int, ...], dtype: Any, report: R
         )
 
 
-def _compare_states(before: Any, after: Any, report: Report) -> None:
+def _compare_states(before: PyTree, after: PyTree, report: Report) -> None:
     first, second = (dict(jax.tree_util.tree_leaves_with_path(tree)) for tree in (before, after))
     for path in sorted({*first, *second}, key=str):
         one, other = first.get(path), second.get(path)
@@ -114,7 +116,7 @@ def _compare_states(before: Any, after: Any, report: Report) -> None:
         )
 
 
-def _shown(leaf: Any) -> str:
+def _shown(leaf: jax.ShapeDtypeStruct | None) -> str:
     return "nothing" if leaf is None else f"{leaf.dtype}{list(leaf.shape)}"
 
 
@@ -141,10 +143,11 @@ def _rollout(env: Env, steps: int) -> tuple[Timestep, np.ndarray]:
 
 
 def _check_rollout(env: Env, steps: int, report: Report) -> None:
+    # Long enough to see an episode end by time, short enough to wait for.
     out, time = _rollout(env, min(4000, max(steps // NUM_ENVS, env.spec.horizon + 1)))
     done = out.terminated | out.truncated
     for name in ("obs", "reward", "costs", "final_obs"):
-        if not np.isfinite(getattr(out, name)).all():
+        if not all_finite(getattr(out, name)):
             report.error(
                 f"step() {name}: expected finite values, saw NaN or infinity.", f"Find it in what makes {name}."
             )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
+
+from awavo.checks import all_finite
 
 __all__ = ["Finding", "Report", "Trace", "observe", "watch_step"]
 
@@ -51,6 +53,7 @@ class Report:
         self._add(Finding("info", problem, remedy))
 
     def _add(self, finding: Finding) -> None:
+        # Problems carry numbers of the step: the remedy is what makes two of a kind.
         if all(f.remedy != finding.remedy for f in self.findings):
             self.findings.append(finding)
 
@@ -65,27 +68,27 @@ class Trace:
         self.obs: list[np.ndarray] = []
         self.actions: list[np.ndarray] = []
         self.next_obs: list[np.ndarray] = []
-        self.rewards: list[Any] = []
+        self.rewards: list[float] = []
         self.costs: list[np.ndarray] = []
         self.episode: list[int] = []
         self.ends: list[tuple[int, bool, bool]] = []
         self.keys: tuple[str, ...] | None = None
         self.time = 0
-        self.last: Any = None
+        self.last: object = None
 
-    def begin(self, obs: Any, info: dict) -> None:
+    def begin(self, obs: object, info: dict) -> None:
         """Start an episode."""
         self.last, self.time = obs, 0
         self.starts.append(flat(self.space, obs))
         self.start_infos.append(info)
 
 
-def flat(space: spaces.Space, obs: Any) -> np.ndarray:
+def flat(space: spaces.Space, obs: object) -> np.ndarray:
     """A flattened copy of an observation."""
     return np.array(spaces.flatten(space, obs), np.float64)
 
 
-def observe(space: spaces.Space, obs: Any, where: str, report: Report) -> None:
+def observe(space: spaces.Space, obs: object, where: str, report: Report) -> None:
     """Check one observation against its space."""
     if space.contains(obs) and not _not_finite(space, obs):
         return
@@ -118,15 +121,16 @@ def observe(space: spaces.Space, obs: Any, where: str, report: Report) -> None:
         )
 
 
-def _not_finite(space: spaces.Space, obs: Any) -> bool:
+def _not_finite(space: spaces.Space, obs: object) -> bool:
     array = np.asarray(obs) if isinstance(space, spaces.Box) else np.zeros(1)
-    return array.dtype.kind == "f" and not np.isfinite(array).all()
+    return array.dtype.kind == "f" and not all_finite(array)
 
 
-def watch_step(trace: Trace, action: Any, result: Any, report: Report) -> None:
+def watch_step(trace: Trace, action: object, result: tuple, report: Report) -> None:
     """Check one step and add it to the trace."""
     obs, reward, terminated, truncated, info = result
     observe(trace.space, obs, "step()", report)
+    # A buffer that is written again would change what a replay has stored.
     if isinstance(obs, np.ndarray) and obs is trace.last:
         report.error("step(): expected a new observation, saw the same array again.", "Return a copy: obs.copy().")
     value = float(reward) if isinstance(reward, Real | np.floating | np.integer) else math.nan
@@ -160,12 +164,12 @@ def watch_step(trace: Trace, action: Any, result: Any, report: Report) -> None:
         trace.ends.append((trace.time, bool(terminated), bool(truncated)))
 
 
-def cost_keys(info: Mapping[str, Any]) -> tuple[str, ...]:
+def cost_keys(info: Mapping[str, object]) -> tuple[str, ...]:
     """Entries of `info` that hold costs."""
     return tuple(sorted(k for k in info if k in ("cost", "costs") or k.startswith("cost_")))
 
 
-def watch_costs(trace: Trace, info: Mapping[str, Any], report: Report) -> np.ndarray:
+def watch_costs(trace: Trace, info: Mapping[str, object], report: Report) -> np.ndarray:
     """Check the costs of one step; return those a host environment would read."""
     keys = cost_keys(info)
     if not keys and trace.need_costs:
@@ -188,14 +192,14 @@ def watch_costs(trace: Trace, info: Mapping[str, Any], report: Report) -> np.nda
     return np.concatenate([*numbers.values(), np.zeros(0)]) if chosen is None else chosen
 
 
-def _is_numeric(value: Any) -> bool:
+def _is_numeric(value: object) -> bool:
     try:
         return np.asarray(value).dtype.kind in "biuf"
     except ValueError:
         return False
 
 
-def _check_type(key: str, value: Any, trace: Trace, report: Report) -> None:
+def _check_type(key: str, value: object, trace: Trace, report: Report) -> None:
     shown = f"info['{key}']"
     if not _is_numeric(value):
         report.error(f"step(): expected numbers in {shown}, saw {value!r}.", REPORT_COST)

@@ -9,25 +9,28 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from awavo.checks import check_choice
 from awavo.errors import InputError
 from awavo.registry import make_task
-from awavo.tasks.base import check_choice
 from awavo.types import Discrete, Env, EnvSpec, Timestep
 
 __all__ = ["TaskEnv", "TaskVectorEnv", "cost_info", "observation_bounds"]
 
+# Options of a task's factory, whichever it takes.
+Options: TypeAlias = dict[str, Any]
 MODES = (AutoresetMode.NEXT_STEP.value, AutoresetMode.SAME_STEP.value)
 
 
@@ -43,18 +46,18 @@ def observation_bounds(env: Env) -> tuple[np.ndarray, np.ndarray]:
     return -high, high
 
 
-def cost_info(costs: np.ndarray, spec: EnvSpec) -> dict[str, Any]:
+def cost_info(costs: Float[np.ndarray, " C"], spec: EnvSpec) -> dict[str, float | np.ndarray]:
     """The cost entries of `info` for one environment."""
     named = {f"cost_{name}": float(c) for name, c in zip(spec.cost_names, costs, strict=True)}
     return {"cost": float(costs.sum()), "costs": np.array(costs, np.float32), **named}
 
 
-class _Face:
+class _TaskFront:
     """What the single and the vector environment share: the task, its spaces and the cost attributes."""
 
-    def _set_task(self, task: str | Env, max_episode_steps: int | None, options: dict[str, Any]) -> None:
+    def _set_task(self, task: str | Env, max_episode_steps: int | None, options: Options) -> None:
         self.task = task if isinstance(task, Env) else _shared_task(task, _frozen(options, max_episode_steps))
-        self._gym_spec = None
+        self._gym_spec: GymnasiumSpec | None = None
         low, high = observation_bounds(self.task)
         self._obs_space = spaces.Box(low, high, dtype=np.float32)
         space = self.task.spec.action_space
@@ -69,16 +72,16 @@ class _Face:
         self.cost_space = spaces.Box(0.0, np.inf, (self.num_costs,), np.float32)
 
     @property
-    def spec(self) -> Any:
+    def spec(self) -> GymnasiumSpec | None:
         """The Gymnasium spec, with the time limit that this environment applies itself."""
         return self._gym_spec
 
     @spec.setter
-    def spec(self, value: Any) -> None:
+    def spec(self, value: GymnasiumSpec | None) -> None:
         self._gym_spec = value and dataclasses.replace(value, max_episode_steps=self.task.spec.horizon)
 
 
-def _frozen(options: dict[str, Any], max_episode_steps: int | None) -> tuple[tuple[str, Any], ...]:
+def _frozen(options: Options, max_episode_steps: int | None) -> tuple[tuple[str, object], ...]:
     if max_episode_steps is not None and max_episode_steps != -1:
         options = options | {"horizon": min(max_episode_steps, options.get("horizon", max_episode_steps))}
     listed = (list, np.ndarray)
@@ -86,7 +89,7 @@ def _frozen(options: dict[str, Any], max_episode_steps: int | None) -> tuple[tup
 
 
 @functools.lru_cache(maxsize=32)
-def _shared_task(name: str, options: tuple[tuple[str, Any], ...]) -> Env:
+def _shared_task(name: str, options: tuple[tuple[str, object], ...]) -> Env:
     """One task for all environments made alike, so that they share compiled functions."""
     return make_task(name, **dict(options))
 
@@ -94,13 +97,13 @@ def _shared_task(name: str, options: tuple[tuple[str, Any], ...]) -> Env:
 class _Lane(NamedTuple):
     """Carry of one environment: `waiting` marks episodes that end now and start at the next step from `obs`."""
 
-    key: Array
-    state: Any
-    obs: Array
-    waiting: Array
+    key: Key[Array, "*E"]
+    state: PyTree
+    obs: Float[Array, "*E d"]
+    waiting: Bool[Array, "*E"]
 
 
-class TaskEnv(_Face, gym.Env):  # pyright: ignore[reportIncompatibleVariableOverride]
+class TaskEnv(_TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariableOverride]
     """One task as a `gymnasium.Env`; `options` go to the task's factory (`cost_limits`, `horizon`, physics)."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -109,16 +112,16 @@ class TaskEnv(_Face, gym.Env):  # pyright: ignore[reportIncompatibleVariableOver
         self._set_task(task, None, options)
         self.observation_space, self.action_space = self._obs_space, self._act_space
         self.render_mode = render_mode
-        self._reset_fn, self._step_fn = _compiled(_Same(self.task), batched=False, same_step=True)
+        self._reset_fn, self._step_fn = _compiled(_ByIdentity(self.task), batched=False, same_step=True)
         self._lane: _Lane | None = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, dict]:
         """Start an episode; the same seed gives the same episode."""
         super().reset(seed=seed, options=options)
         self._lane = lane = self._reset_fn(_draw(self.np_random))
         return np.array(lane.obs), cost_info(np.zeros(self.num_costs, np.float32), self.task.spec)
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.ndarray | int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Take one step; after the end of an episode call `reset` first."""
         if self._lane is None:
             raise InputError("step() was called outside an episode: call reset() first.")
@@ -133,7 +136,7 @@ class TaskEnv(_Face, gym.Env):  # pyright: ignore[reportIncompatibleVariableOver
         return np.array(out.final_obs), float(out.reward), terminated, truncated, info
 
 
-class TaskVectorEnv(_Face, gym.vector.VectorEnv):  # pyright: ignore[reportIncompatibleVariableOverride]
+class TaskVectorEnv(_TaskFront, gym.vector.VectorEnv):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Many copies of a task in one compiled step.
 
     `autoreset_mode` is Gymnasium's default "NextStep" or "SameStep"; then `final_obs` and `final_info` hold the end of
@@ -159,11 +162,11 @@ class TaskVectorEnv(_Face, gym.vector.VectorEnv):  # pyright: ignore[reportIncom
         self.single_observation_space, self.single_action_space = self._obs_space, self._act_space
         self.observation_space = batch_space(self._obs_space, num_envs)
         self.action_space = batch_space(self._act_space, num_envs)
-        self._reset_fn, self._step_fn = _compiled(_Same(self.task), batched=True, same_step=self.same_step)
+        self._reset_fn, self._step_fn = _compiled(_ByIdentity(self.task), batched=True, same_step=self.same_step)
         self._lane: _Lane | None = None
 
     def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | list[int | None] | None = None, options: Options | None = None
     ) -> tuple[np.ndarray, dict]:
         """Start an episode in every environment; an integer seed s stands for s, s + 1, ..."""
         if options and "reset_mask" in options:
@@ -180,7 +183,9 @@ class TaskVectorEnv(_Face, gym.vector.VectorEnv):  # pyright: ignore[reportIncom
         self._lane = lane = self._reset_fn(np.array(draws, np.int32))
         return np.array(lane.obs), self._infos(np.zeros((self.num_envs, self.num_costs), np.float32))
 
-    def step(self, actions: Int[np.ndarray, " E"] | Float[np.ndarray, "E d"]) -> tuple[Any, Any, Any, Any, dict]:
+    def step(
+        self, actions: Int[np.ndarray, " E"] | Float[np.ndarray, "E d"]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Step every environment; with "NextStep" those that ended are reset instead, with reward and costs 0."""
         if self._lane is None:
             raise InputError("step() was called before reset(): call reset() first.")
@@ -197,18 +202,18 @@ class TaskVectorEnv(_Face, gym.vector.VectorEnv):  # pyright: ignore[reportIncom
             infos |= {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
         return np.array(out.obs), out.reward.astype(np.float64), terminated, truncated, infos
 
-    def _infos(self, costs: Float[np.ndarray, "E C"], mask: np.ndarray | None = None) -> dict[str, Any]:
+    def _infos(self, costs: Float[np.ndarray, "E C"], mask: np.ndarray | None = None) -> dict[str, np.ndarray]:
         entries = {"cost": costs.sum(-1), "costs": costs}
         entries |= {f"cost_{name}": costs[:, i].copy() for i, name in enumerate(self.cost_names)}
         mask = np.ones(self.num_envs, bool) if mask is None else mask
         return entries | {f"_{name}": mask.copy() for name in entries}
 
 
-def _draw(rng: Any) -> int:
+def _draw(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
 
 
-class _Same:
+class _ByIdentity:
     """A task compared by identity: its parameters may be arrays, which have no hash."""
 
     def __init__(self, env: Env):
@@ -218,17 +223,17 @@ class _Same:
         return id(self.env)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.env is other.env
+        return isinstance(other, _ByIdentity) and self.env is other.env
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(task: _Same, batched: bool, same_step: bool) -> tuple[Callable, Callable]:
+def _compiled(task: _ByIdentity, batched: bool, same_step: bool) -> tuple[Callable, Callable]:
     functions = _reset_lane(task.env), _step_lane(task.env, same_step)
     reset, step = (jax.vmap(f) if batched else f for f in functions)
     return jax.jit(reset), jax.jit(step)
 
 
-def _reset_lane(env: Env) -> Callable[[Any], _Lane]:
+def _reset_lane(env: Env) -> Callable[[Array], _Lane]:
     def reset(seed):
         key, reset_key = jax.random.split(jax.random.key(seed))
         return _Lane(key, *env.reset(reset_key, env.params), jnp.zeros((), bool))
@@ -236,12 +241,13 @@ def _reset_lane(env: Env) -> Callable[[Any], _Lane]:
     return reset
 
 
-def _step_lane(env: Env, same_step: bool) -> Callable[[_Lane, Any], tuple[_Lane, Timestep]]:
+def _step_lane(env: Env, same_step: bool) -> Callable[[_Lane, Array], tuple[_Lane, Timestep]]:
     def step(lane, action):
         key, step_key = jax.random.split(lane.key)
         state, out = env.step(step_key, lane.state, action, env.params)
         if same_step:
             return _Lane(key, state, out.obs, lane.waiting), out
+        # An episode that ended waits one step: what is shown then is its next start, with reward and costs 0.
         idle = jax.tree.map(jnp.zeros_like, out)._replace(obs=lane.obs, final_obs=lane.obs)
         shown = out._replace(obs=out.final_obs)
         state, shown = jax.tree.map(lambda a, b: jnp.where(lane.waiting, a, b), (lane.state, idle), (state, shown))

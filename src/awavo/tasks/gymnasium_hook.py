@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
-from typing import Any
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 __all__ = ["register_with_gymnasium"]
 
@@ -18,15 +20,17 @@ REGISTRATION = "awavo.tasks.registration"
 
 
 class _AfterGymnasium(MetaPathFinder):
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname != "gymnasium":
             return None
-        sys.meta_path.remove(self)
+        sys.meta_path.remove(self)  # the search below must not come back here
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def execute_and_register(module: Any) -> None:
+            def execute_and_register(module: ModuleType) -> None:
                 execute(module)
                 importlib.import_module(REGISTRATION)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat, TypeAlias
 
 import gymnasium as gym
 import numpy as np
@@ -12,12 +12,16 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from jaxtyping import Float
 
-from awavo.errors import EnvironmentError_, InputError, UnknownNameError
+from awavo.checks import all_finite
+from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
 from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
 from awavo.tasks.registration import register_all
 from awavo.types import ActionSpace, Box, Discrete, EnvSpec
 
 __all__ = ["HostEnv", "action_spec", "check_observation_space", "host_env", "make_gymnasium"]
+
+# A Gymnasium id, or a factory of environments.
+EnvSource: TypeAlias = str | Callable[..., gym.Env]
 
 
 def action_spec(space: spaces.Space) -> tuple[ActionSpace, int]:
@@ -29,7 +33,7 @@ def action_spec(space: spaces.Space) -> tuple[ActionSpace, int]:
             f"action_space is {space}, expected Discrete or a Box of floats: wrap the environment to offer one."
         )
     low, high = space.low.ravel(), space.high.ravel()
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    if not all_finite(low, high):
         raise InputError(
             f"action_space {space} has infinite bounds, expected finite ones: give its Box a low and a high, "
             "or wrap it in gymnasium.wrappers.TransformAction with a finite space."
@@ -59,7 +63,7 @@ def _leaves(space: spaces.Space) -> list[spaces.Space]:
     return [space]
 
 
-class Uniform(gym.Wrapper):
+class FlatEnv(gym.Wrapper):
     """Flat float32 observations, flat actions, and nothing in `info` but the float32 costs (on reset too, as zeros).
 
     Read here, in each single environment, the costs do not take the type of the first one when Gymnasium stacks them.
@@ -79,7 +83,7 @@ class Uniform(gym.Wrapper):
         obs, _ = self.env.reset(seed=seed, options=options)
         return self._flat(obs), {k: v.copy() for k, v in self._zeros.items()}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.ndarray | int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Step a five- or six-tuple environment."""
         if isinstance(self.env.action_space, spaces.Box):
             action = np.asarray(action, self.env.action_space.dtype).reshape(self.env.action_space.shape)
@@ -87,18 +91,18 @@ class Uniform(gym.Wrapper):
         costs = {} if self._source is None else {"costs": self._source.read(info)}
         return self._flat(obs), float(reward), bool(terminated), bool(truncated), costs
 
-    def _flat(self, obs: Any) -> Float[np.ndarray, " d"]:
+    def _flat(self, obs: object) -> Float[np.ndarray, " d"]:
         return np.asarray(spaces.flatten(self.env.observation_space, obs), np.float32)
 
 
-def five_tuple(result: Any) -> tuple[Any, Any, Any, Any, dict]:
+def five_tuple(result: object) -> tuple[object, SupportsFloat, bool, bool, dict]:
     """Accept Safety-Gymnasium's six-tuple too: its cost goes to `info`."""
     if isinstance(result, tuple) and len(result) == 6:
         obs, reward, cost, terminated, truncated, info = result
         return obs, reward, terminated, truncated, {**info, "cost": cost}
     if not isinstance(result, tuple) or len(result) != 5:
         seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
-        raise EnvironmentError_(
+        raise BrokenEnvironmentError(
             f"step() returned {seen}, expected (obs, reward, terminated, truncated, info): see check-env."
         )
     return result
@@ -137,7 +141,7 @@ class GymnasiumBackend:
         self._envs.close()
 
 
-def make_gymnasium(id: str | Callable[[], gym.Env], options: Mapping[str, Any], horizon: int | None) -> gym.Env:
+def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | None) -> gym.Env:
     """Build one environment of a Gymnasium id, with the given time limit if any, or of a factory, as it is."""
     register_all()
     if callable(id):
@@ -155,13 +159,13 @@ def make_gymnasium(id: str | Callable[[], gym.Env], options: Mapping[str, Any], 
         raise InputError(f"Gymnasium cannot make '{id}' with {dict(options)}: {error}") from error
 
 
-def _make_uniform(id: Any, options: Mapping[str, Any], horizon: int | None, source: CostSource | None) -> gym.Env:
-    env = Uniform(make_gymnasium(id, options, horizon), source)
+def _make_flat(id: EnvSource, options: Mapping[str, Any], horizon: int | None, source: CostSource | None) -> gym.Env:
+    env = FlatEnv(make_gymnasium(id, options, horizon), source)
     return gym.wrappers.TimeLimit(env, horizon) if callable(id) and horizon else env
 
 
 def host_env(
-    id: str | Callable[[], gym.Env],
+    id: EnvSource,
     *,
     num_envs: int = 4,
     cost_fn: CostFn | None = None,
@@ -186,12 +190,12 @@ def host_env(
         spec, start, source = _probe(id, probe, cost_fn, cost_names, cost_limits, horizon)
     finally:
         probe.close()
-    factory = functools.partial(_make_uniform, id, options, horizon, source)
+    factory = functools.partial(_make_flat, id, options, horizon, source)
     return HostEnv(spec, num_envs, GymnasiumBackend([factory] * num_envs, vectorization), start, cost_fn)
 
 
 def _probe(
-    id: Any,
+    id: EnvSource,
     env: gym.Env,
     cost_fn: CostFn | None,
     names: Sequence[str] | None,
@@ -203,6 +207,7 @@ def _probe(
     actions, start = action_spec(env.action_space)
     obs_dim = check_observation_space(env.observation_space)
     horizon = _find_horizon(env, name, horizon)
+    # One step shows what costs there are; the probe is closed after it.
     env.action_space.seed(0)
     obs, _ = env.reset(seed=0)
     action = np.asarray(env.action_space.sample())

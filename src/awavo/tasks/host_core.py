@@ -7,12 +7,14 @@ auto-reset. The last costs and the last observation of an episode are read befor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
+from numpy.typing import ArrayLike
 
-from awavo.errors import EnvironmentError_, InputError
+from awavo.checks import all_finite, check_limits
+from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.types import Discrete, EnvSpec, Timestep
 
 __all__ = ["Backend", "CostFn", "CostSource", "HostEnv", "HostStep", "apply_cost_fn", "find_costs", "name_costs"]
@@ -59,20 +61,22 @@ class CostSource(NamedTuple):
     keys: tuple[str, ...]
     names: tuple[str, ...]
 
-    def read(self, info: Mapping[str, Any]) -> Float[np.ndarray, " C"]:
+    def read(self, info: Mapping[str, ArrayLike]) -> Float[np.ndarray, " C"]:
         """Costs of one step; a missing or misshapen entry is an error, never a silent zero."""
         try:
             costs = np.concatenate([np.ravel(np.asarray(info[key], np.float32)) for key in self.keys])
         except KeyError as error:
-            raise EnvironmentError_(f"step(): info has no {error}, which an earlier step had: {COST_REMEDY}") from error
+            raise BrokenEnvironmentError(
+                f"step(): info has no {error}, which an earlier step had: {COST_REMEDY}"
+            ) from error
         if costs.shape != (len(self.names),):
-            raise EnvironmentError_(
+            raise BrokenEnvironmentError(
                 f"step(): info has {len(costs)} costs, an earlier step had {len(self.names)}: report all of them."
             )
         return costs
 
 
-def find_costs(info: Mapping[str, Any], wanted: Sequence[str] | None, known: Sequence[str] | None) -> CostSource:
+def find_costs(info: Mapping[str, ArrayLike], wanted: Sequence[str] | None, known: Sequence[str] | None) -> CostSource:
     """Find the costs in the `info` of a step: `costs`, then the wanted names, then `cost`, then every `cost_<name>`."""
     named = tuple(sorted(k for k in info if k.startswith("cost_") and k != "cost_sum" and np.ndim(info[k]) == 0))
     if "costs" in info:
@@ -90,7 +94,7 @@ def find_costs(info: Mapping[str, Any], wanted: Sequence[str] | None, known: Seq
         names = tuple(wanted or (key.removeprefix("cost_") for key in named))
         number = len(keys)
     else:
-        raise EnvironmentError_(f"step(): info has no cost, only {sorted(info) or 'nothing'}: {COST_REMEDY}")
+        raise BrokenEnvironmentError(f"step(): info has no cost, only {sorted(info) or 'nothing'}: {COST_REMEDY}")
     if len(names) != number:
         raise InputError(
             f"{len(names)} cost names {names} for {number} costs in info ({', '.join(keys)}): name each one."
@@ -125,11 +129,12 @@ class HostEnv:
         out = self._backend.step(action)
         costs = out.costs if self._cost_fn is None else apply_cost_fn(self._cost_fn, self._obs, action, out.final_obs)
         for name, values in (("observation", out.final_obs), ("reward", out.reward), ("cost", costs)):
-            if values is None or not np.isfinite(values).all():
-                raise EnvironmentError_(
+            if values is None or not all_finite(values):
+                raise BrokenEnvironmentError(
                     f"step(): {self.spec.name} returned a {name} that is not finite: run `awavo check-env` on it."
                 )
         self._obs = out.obs
+        # As everywhere: truncated only where the episode did not end by itself.
         truncated = out.truncated & ~out.terminated
         return Timestep(out.obs.copy(), out.reward, costs, out.terminated, truncated, out.final_obs)  # pyright: ignore
 
@@ -147,16 +152,18 @@ class HostEnv:
         space = self.spec.action_space
         if isinstance(space, Discrete):
             if action.shape != (self.num_envs,) or action.dtype.kind not in "iu":
-                raise InputError(f"step(): {_told(action)}, expected integers of shape ({self.num_envs},).")
+                raise InputError(f"step(): {_describe(action)}, expected integers of shape ({self.num_envs},).")
             if (action < 0).any() or (action >= space.num).any():
                 raise InputError(f"step(): actions {action.tolist()} must lie in 0 .. {space.num - 1}.")
             return action.astype(np.int64) + self._start
-        if action.shape != (self.num_envs, space.dim) or action.dtype.kind != "f" or not np.isfinite(action).all():
-            raise InputError(f"step(): {_told(action)}, expected finite floats of shape {(self.num_envs, space.dim)}.")
+        if action.shape != (self.num_envs, space.dim) or action.dtype.kind != "f" or not all_finite(action):
+            raise InputError(
+                f"step(): {_describe(action)}, expected finite floats of shape {(self.num_envs, space.dim)}."
+            )
         return np.clip(action, space.low, space.high).astype(np.float32)
 
 
-def _told(action: np.ndarray) -> str:
+def _describe(action: np.ndarray) -> str:
     return f"actions have shape {action.shape} and dtype {action.dtype}"
 
 
@@ -185,6 +192,4 @@ def name_costs(
         raise InputError(
             f"cost_limits is missing: give one limit on the episode total of each cost ({', '.join(names)})."
         )
-    from awavo.tasks.base import check_limits
-
     return names, check_limits(limits, names)

@@ -25,19 +25,19 @@ __all__ = [
     "TIME_STEP",
     "Twin",
     "lorenz96_flow",
-    "lorenz96_settings",
+    "lorenz96_slots",
     "lorenz96_system",
-    "lorenz96_tendency",
     "twin_experiment",
 ]
 
+# Mean and standard deviation of a site over a long time, at F = 8.
 CLIMATE_MEAN, CLIMATE_STD = 2.34, 3.64
 TIME_STEP = 0.025
-SPIN_UP = 800
+SPIN_UP = 800  # steps from near the fixed point x = F to the attractor
 
 
 class Regime(NamedTuple):
-    """Deviation of the observations' noise, model steps between them, and how many times are observed."""
+    """Standard deviation of the observations' noise, model steps between them, and how many times are observed."""
 
     noise: float
     steps: int
@@ -55,13 +55,9 @@ class Twin(NamedTuple):
     seen: Bool[np.ndarray, " I"]
 
 
-def _inner_tendency(x: Float[Array, "... J"], forcing: Float[Array, ""] | float) -> Float[Array, "... J-3"]:
+def _tendency(x: Float[Array, "... J"], forcing: Float[Array, ""] | float) -> Float[Array, "... J-3"]:
+    """The right-hand side at all but the first two sites and the last one."""
     return (x[..., 3:] - x[..., :-3]) * x[..., 1:-2] - x[..., 2:-1] + forcing
-
-
-def lorenz96_tendency(x: Float[Array, "... I"], forcing: Float[Array, ""] | float) -> Float[Array, "... I"]:
-    """The right-hand side of the equation."""
-    return _inner_tendency(jnp.concatenate([x[..., -2:], x, x[..., :1]], -1), forcing)
 
 
 def lorenz96_flow(num_steps: int, time_step: float = TIME_STEP) -> Callable[[Array, Array], Array]:
@@ -76,10 +72,10 @@ def lorenz96_flow(num_steps: int, time_step: float = TIME_STEP) -> Callable[[Arr
 
         def step(x, _):
             wide = jnp.concatenate([x[..., -8:], x, x[..., :4]], -1)
-            k1 = _inner_tendency(wide, theta[0])
-            k2 = _inner_tendency(stage(wide, k1, time_step / 2), theta[0])
-            k3 = _inner_tendency(stage(wide[..., 2:-1], k2, time_step / 2), theta[0])
-            k4 = _inner_tendency(stage(wide[..., 4:-2], k3, time_step), theta[0])
+            k1 = _tendency(wide, theta[0])
+            k2 = _tendency(stage(wide, k1, time_step / 2), theta[0])
+            k3 = _tendency(stage(wide[..., 2:-1], k2, time_step / 2), theta[0])
+            k4 = _tendency(stage(wide[..., 4:-2], k3, time_step), theta[0])
             slopes = k1[..., 6:-3] + 2 * k2[..., 4:-2] + 2 * k3[..., 2:-1] + k4
             return lax.optimization_barrier(x + time_step / 6 * slopes), None
 
@@ -89,7 +85,7 @@ def lorenz96_flow(num_steps: int, time_step: float = TIME_STEP) -> Callable[[Arr
 
 
 def lorenz96_system(num_states: int, steps: int = 5, forcing: float = 8.0) -> dict[str, Any]:
-    """The fields of an `inference.engine.System`: the flow, a coarse one for Jacobians, reach and climate.
+    """The fields of an `assimilation.engine.System`: the flow, a coarse one for Jacobians, reach and climate.
 
     Two RK4 steps instead of five change an entry of the Jacobian by at most 0.02 (typically 5e-4) and cost less than
     half. A site is felt 5 sites before and 10 after it.
@@ -100,7 +96,7 @@ def lorenz96_system(num_states: int, steps: int = 5, forcing: float = 8.0) -> di
     )  # fmt: skip
 
 
-def lorenz96_settings(num_states: int, platform: str) -> int:
+def lorenz96_slots(num_states: int, platform: str) -> int:
     """How many segments to search at once: few on a CPU, all that are likely to be needed where cores are many."""
     return 4 if platform == "cpu" else int(min(max(num_states // 64, 64), 16384))
 

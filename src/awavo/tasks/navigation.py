@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.checks import check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Box, Env, EnvSpec
 
 __all__ = ["NavigationParams", "navigation"]

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.checks import check_limits
 from awavo.errors import InputError
-from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["CMDP", "garnet", "garnet_cmdp", "hazard_grid", "hazard_grid_cmdp", "policy_values", "tabular"]
@@ -70,6 +71,7 @@ def garnet_cmdp(
         raise InputError(f"branching={branching} must lie between 1 and num_states={num_states}.")
     rng = np.random.default_rng(seed)
     transition = np.zeros((num_states, num_actions, num_states), np.float32)
+    # The order of the draws is part of the task: a seed names one CMDP.
     for s in range(num_states):
         for a in range(num_actions):
             reached = rng.choice(num_states, branching, replace=False)
@@ -113,10 +115,11 @@ def hazard_grid_cmdp(size: int = 6, slip: float = 0.1) -> CMDP:
         for a, (dx, dy) in enumerate(moves):
             reached = np.clip(x + dx, 0, size - 1) + size * np.clip(y + dy, 0, size - 1)
             intended[s, a, reached] = 1
+    # A slip takes any of the four actions, the intended one too.
     transition = (1 - slip) * intended + slip * intended.mean(1, keepdims=True)
     x, y = np.arange(num_states) % size, np.arange(num_states) // size
     signals = np.zeros((3, num_states, 4))
-    signals[0, num_states - 1] = 1
+    signals[0, num_states - 1] = 1  # the far corner
     signals[1] = ((x + y == size - 1) & (x != 0) & (x != size - 1))[:, None]
     signals[2, :, 1:3] = 0.2
     initial = np.eye(num_states)[0]

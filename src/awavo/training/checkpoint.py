@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import PyTree
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from awavo.errors import CheckpointError, RunFolderError
+from awavo.errors import CheckpointError
+from awavo.files import write_bytes
 
 __all__ = ["Checkpoint", "latest_checkpoint", "read_checkpoint", "restore", "write_checkpoint"]
 
 FORMAT = "awavo-checkpoint-1"
-KEEP = 2
+KEEP = 2  # the newest, and one to fall back on
+Tree = TypeVar("Tree")
 
 
 class Checkpoint(NamedTuple):
-    """The arrays of a file by name, and where training stood."""
+    """The arrays of a file by name, and how far training had come."""
 
     arrays: dict[str, np.ndarray]
     iteration: int
@@ -38,18 +41,18 @@ class Checkpoint(NamedTuple):
     path: Path
 
 
-def flatten(state: Any) -> dict[str, np.ndarray]:
+def flatten(state: PyTree) -> dict[str, np.ndarray]:
     """Name every leaf of a state by its path; random keys become their raw words."""
     leaves = jax.tree_util.tree_leaves_with_path(state)
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(_raw(leaf)) for path, leaf in leaves}
 
 
-def _raw(leaf: Any) -> Any:
+def _raw(leaf: ArrayLike) -> ArrayLike:
     is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return jax.random.key_data(leaf) if is_key else leaf
 
 
-def restore(arrays: Mapping[str, np.ndarray], template: Any, path: Path) -> Any:
+def restore(arrays: Mapping[str, np.ndarray], template: Tree, path: Path) -> Tree:
     """Fill the tree of `template` (arrays or shapes) from a checkpoint's arrays of one seed."""
     leaves, treedef = jax.tree_util.tree_flatten_with_path(template)
     names = [jax.tree_util.keystr(p, simple=True, separator=".") for p, _ in leaves]
@@ -61,7 +64,7 @@ def restore(arrays: Mapping[str, np.ndarray], template: Any, path: Path) -> Any:
     )
 
 
-def _fit(array: np.ndarray, leaf: Any, name: str, path: Path) -> Any:
+def _fit(array: np.ndarray, leaf: jax.Array | jax.ShapeDtypeStruct, name: str, path: Path) -> jax.Array | np.ndarray:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(jnp.asarray(array))
     if array.shape != leaf.shape or array.dtype != leaf.dtype:
@@ -76,13 +79,14 @@ def _digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> st
     digest = hashlib.blake2b(json.dumps(dict(metadata), sort_keys=True).encode(), digest_size=32)
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
+        # Name, type and shape too: bytes alone would let two arrays change places.
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
         digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
     return digest.hexdigest()
 
 
 def write_checkpoint(
-    folder: Path, seeds: Sequence[int], states: Sequence[Any], *, fingerprint: str, iteration: int, env_steps: int
+    folder: Path, seeds: Sequence[int], states: Sequence[PyTree], *, fingerprint: str, iteration: int, env_steps: int
 ) -> Path:
     """Write a checkpoint beside the others and drop all but the newest `KEEP`."""
     arrays = {
@@ -92,32 +96,11 @@ def write_checkpoint(
     metadata = {"format": FORMAT, "fingerprint": fingerprint, "iteration": str(iteration), "env_steps": str(env_steps)}
     payload = save(arrays, {**metadata, "digest": _digest(arrays, metadata)})
     path = folder / f"step-{env_steps:012d}.safetensors"
-    temporary = folder / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(folder)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise RunFolderError(
-            f"Cannot write '{path}': {reason}. The checkpoint before it is intact; free the space and run again."
-        ) from error
+    remedy = "The checkpoint before it is intact; free the space and run again."
+    write_bytes(path, payload, make_folder=True, remedy=remedy)
     for old in _listed(folder)[:-KEEP]:
         old.unlink(missing_ok=True)
     return path
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _listed(folder: Path) -> list[Path]:

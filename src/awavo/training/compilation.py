@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 
 __all__ = ["cache_folder", "enable_cache", "jit_once"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def cache_folder() -> Path:
@@ -35,12 +38,13 @@ def enable_cache() -> Path | None:
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    # Small programs too.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     return folder
 
 
-def jit_once(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def jit_once(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     """Compile a program that runs once: on a CPU unoptimised, as optimising it takes far longer than running it."""
     cheap = {"xla_backend_optimization_level": "0"} if jax.default_backend() == "cpu" else None
     return jax.jit(function, compiler_options=cheap, **options)

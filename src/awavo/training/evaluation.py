@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from awavo.training.host_loop import VectorHost
-from awavo.training.rollout import EpisodeTotals, add_step, renew, start_worker, zero_totals
+from awavo.training.rollout import EpisodeTotals, add_step, select, start_envs, zero_totals
 from awavo.types import Algorithm, Env
 
 __all__ = ["Episodes", "evaluate_env", "evaluate_host", "evaluate_hosts"]
+
+Memory = TypeVar("Memory")
 
 
 class Episodes(NamedTuple):
@@ -27,12 +29,12 @@ class Episodes(NamedTuple):
 
 def evaluate_env(
     env: Env, algorithm: Algorithm, num_episodes: int, greedy: bool
-) -> Callable[[Array, Any], EpisodeTotals]:
+) -> Callable[[Array, PyTree], EpisodeTotals]:
     """Build `run(key, state)`: the first episode of each of `num_episodes` environments, to be jitted by the caller."""
 
     def run(key, state):
         reset_key, step_key = jax.random.split(key)
-        worker = start_worker(reset_key, env, num_episodes)
+        envs = start_envs(reset_key, env, num_episodes)
 
         def step(carry, key):
             env_state, obs, running, totals, memory = carry
@@ -41,12 +43,12 @@ def evaluate_env(
             keys = jax.random.split(env_key, num_episodes)
             env_state, out = jax.vmap(env.step, (0, 0, 0, None))(keys, env_state, action, env.params)
             counted = add_step(totals, out.reward, out.costs)
-            totals = jax.tree.map(lambda new, old: _where(running, new, old), counted, totals)
+            totals = select(running, counted, totals)  # only the first episode of each counts
             return (env_state, out.obs, running & ~(out.terminated | out.truncated), totals, memory), None
 
         carry = (
-            worker.env_state,
-            worker.obs,
+            envs.env_state,
+            envs.obs,
             jnp.ones(num_episodes, bool),
             zero_totals(num_episodes, env.spec.num_costs),
             algorithm.begin(num_episodes),
@@ -57,14 +59,10 @@ def evaluate_env(
     return run
 
 
-def _where(mask: Array, new: Array, old: Array) -> Array:
-    return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)
-
-
 def evaluate_host(
     host: VectorHost,
-    decide: Callable[[Array, np.ndarray, Any], tuple[Any, Any]],
-    fresh: Any,
+    decide: Callable[[Array, np.ndarray, Memory], tuple[Array, Memory]],
+    fresh: Memory,
     num_episodes: int,
     seed: int,
 ) -> Episodes:
@@ -77,22 +75,22 @@ def evaluate_host(
     while not tally.complete:
         action, memory = decide(jax.random.fold_in(key, step), tally.obs, memory)
         done = tally.step(np.asarray(action))
-        memory = renew(done, fresh, memory) if done.any() else memory
+        memory = select(done, fresh, memory) if done.any() else memory
         step += 1
     return tally.episodes()
 
 
 def evaluate_hosts(
     hosts: Sequence[VectorHost],
-    decide: Callable[[Array, np.ndarray, Any], tuple[Any, Any]],
-    fresh: Any,
+    decide: Callable[[Array, np.ndarray, Memory], tuple[Array, Memory]],
+    fresh: Memory,
     num_episodes: int,
     seeds: Sequence[int],
 ) -> list[Episodes]:
     """`evaluate_host` of S policies in step, each with its host and seed: `decide(keys, obs [S, E, d], memory)`."""
     tallies = [_Tally(host, num_episodes, seed) for host, seed in zip(hosts, seeds, strict=True)]
     keys, step = jnp.stack([jax.random.key(seed) for seed in seeds]), 0
-    next_keys, refresh = jax.jit(jax.vmap(jax.random.fold_in, (0, None))), jax.jit(jax.vmap(renew, (0, None, 0)))
+    next_keys, refresh = jax.jit(jax.vmap(jax.random.fold_in, (0, None))), jax.jit(jax.vmap(select, (0, None, 0)))
     memory = jax.tree.map(lambda x: jnp.stack([x] * len(seeds)), fresh)
     while not all(tally.complete for tally in tallies):
         action, memory = decide(next_keys(keys, step), np.stack([tally.obs for tally in tallies]), memory)
@@ -107,8 +105,9 @@ class _Tally:
 
     def __init__(self, host: VectorHost, num_episodes: int, seed: int):
         self._host = host
+        # As many from each environment: the first to finish would favour short episodes.
         self._quota = -(-num_episodes // host.num_envs)
-        self._totals = np.zeros((host.num_envs, 2 + host.spec.num_costs))
+        self._totals = np.zeros((host.num_envs, 2 + host.spec.num_costs))  # return, length, costs
         self._played = np.zeros(host.num_envs, int)
         self._rows: list[np.ndarray] = []
         self.obs = np.asarray(host.reset(seed))

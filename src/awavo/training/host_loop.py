@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, PyTree
 
 from awavo.training.compilation import jit_once
 from awavo.training.loop import ChunkOutput, TrainState, summarize
-from awavo.training.rollout import renew
+from awavo.training.rollout import select
 from awavo.types import Algorithm, EnvSpec, Rollout, Timestep
 
 __all__ = ["HostRunner", "VectorHost", "host_init_fn"]
+
+Tree = TypeVar("Tree")
 
 
 class VectorHost(Protocol):
@@ -25,7 +28,7 @@ class VectorHost(Protocol):
     spec: EnvSpec
     num_envs: int
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
         ...
 
@@ -55,10 +58,10 @@ class HostRunner:
         self._make_host = make_host
         self._length = rollout_length
         self._together = seed_axis == "vmap"
-        decide, learn, self._renew = algorithm.decide, algorithm.learn, renew
+        decide, learn, self._select = algorithm.decide, algorithm.learn, select
         if self._together:
             decide = _over_seeds(decide)
-            learn, self._renew = jax.vmap(learn), jax.vmap(renew, (0, None, 0))
+            learn, self._select = jax.vmap(learn), jax.vmap(select, (0, None, 0))
         self._decide = jax.jit(decide, static_argnums=4)
         self._learn = jax.jit(learn, donate_argnums=1)
         self._begin = algorithm.begin
@@ -107,6 +110,7 @@ class HostRunner:
             rollout = self._collect([half[0] for half in halves], learnt, running)
             start = time.perf_counter()
             learnt, info = self._learn(self._pack([half[1] for half in halves]), learnt, rollout)
+            # The first call compiles: its time is reported as that.
             if self.compile_seconds == 0.0:
                 jax.block_until_ready(info)
                 self.compile_seconds = time.perf_counter() - start
@@ -121,7 +125,7 @@ class HostRunner:
         fresh = self._begin(episodes[0].host.num_envs)
         return _Running(episodes, fresh, self._pack([fresh] * len(seeds)))
 
-    def _collect(self, keys: list[Array], state: Any, running: _Running) -> Rollout:
+    def _collect(self, keys: list[Array], state: PyTree, running: _Running) -> Rollout:
         steps, extras = [], []
         drawn = [jax.random.split(key, self._length) for key in keys]
         for step_key in jnp.stack(drawn, 1) if self._together else drawn[0]:
@@ -132,13 +136,13 @@ class HostRunner:
             extras.append(extra)
             done = steps[-1].terminated | steps[-1].truncated
             if done.any():
-                running.memory = self._renew(done, running.fresh, running.memory)
+                running.memory = self._select(done, running.fresh, running.memory)
         # Time goes first, or after the axis of seeds; what the planner recorded never leaves the device.
         axis = int(self._together)
         rollout = jax.tree.map(lambda *leaves: np.stack(leaves, axis), *steps)
         return rollout._replace(extras=_stack_along(extras, axis))
 
-    def _pack(self, trees: list[Any]) -> Any:
+    def _pack(self, trees: list[Tree]) -> Tree:
         """The trees of a group's seeds as one: the only one, or stacked."""
         if not self._together:
             return trees[0]
@@ -146,7 +150,7 @@ class HostRunner:
             return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
         return _stack_along(trees, 0)
 
-    def _unpack(self, tree: Any) -> list[Any]:
+    def _unpack(self, tree: Tree) -> list[Tree]:
         if not self._together:
             return [tree]
         on_host = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(tree))
@@ -156,7 +160,7 @@ class HostRunner:
 class _Running:
     """The episodes of a group of seeds and the planner's memory of them."""
 
-    def __init__(self, episodes: list[_Episodes], fresh: Any, memory: Any):
+    def __init__(self, episodes: list[_Episodes], fresh: PyTree, memory: PyTree):
         self.episodes, self.fresh, self.memory = episodes, fresh, memory
 
 
@@ -165,6 +169,7 @@ class _Episodes:
 
     def __init__(self, host: VectorHost, seed: int, iteration: int):
         self.host = host
+        # A resumed run draws other episodes than those it has seen.
         start = np.random.SeedSequence([seed, iteration]).generate_state(1)[0]
         self.obs = np.asarray(host.reset(int(start % (2**31 - host.num_envs))))
         self._returns = np.zeros(host.num_envs, np.float32)
@@ -188,7 +193,7 @@ class _Episodes:
         return jax.tree.map(np.asarray, row)
 
 
-def _split(tree: Any) -> list[Any]:
+def _split(tree: Tree) -> list[Tree]:
     count = jax.tree.leaves(tree)[0].shape[0]
     return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(count)]
 
@@ -200,14 +205,14 @@ _stack_along = jax.jit(
 )
 
 
-def _over_seeds(decide: Callable[..., Any]) -> Callable[..., Any]:
+def _over_seeds(decide: Callable[..., tuple[PyTree, ...]]) -> Callable[..., tuple[PyTree, ...]]:
     def together(key, state, obs, memory, greedy):
         return jax.vmap(lambda k, s, o, m: decide(k, s, o, m, greedy))(key, state, obs, memory)
 
     return together
 
 
-def host_init_fn(algorithm: Algorithm) -> Callable[[Array], TrainState]:
+def host_init_fn(algorithm: Algorithm) -> Callable[[ArrayLike], TrainState]:
     """Build `init(seed) -> TrainState` for environments that keep their own state."""
 
     def init(seed):

@@ -10,21 +10,24 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jax.stages import Compiled
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from awavo.errors import AwavoError
 from awavo.training.compilation import jit_once
-from awavo.training.rollout import Worker, collect, start_worker
+from awavo.training.rollout import RunningEnvs, collect, start_envs
 from awavo.training.sharding import seed_sharding, shard_seeds
 from awavo.types import Algorithm, Env, Rollout
 
 __all__ = ["ChunkOutput", "CompiledRunner", "Runner", "TrainState", "TrainingStalledError", "chunk_fn", "init_fn"]
 
+# Iterations that one program may run, and how long it may take for them before it is taken to hang.
 MAX_CHUNK = 64
 STALL_SECONDS = 900.0
 
@@ -34,22 +37,25 @@ class TrainingStalledError(AwavoError):
 
 
 class TrainState(NamedTuple):
-    """All that a seed needs to go on: its key, the iteration, the algorithm's state and the environments'."""
+    """All that a seed needs to resume: its key, the iteration, the algorithm's state and the environments'.
+
+    Checkpoints store the arrays under the names of these fields and of those below them.
+    """
 
     key: Array
     iteration: Int[Array, ""]
-    algorithm: Any
-    worker: Worker | None
+    algorithm: PyTree[Array]
+    worker: RunningEnvs | None
 
 
 class ChunkOutput(NamedTuple):
     """What the host sees of n iterations of one seed: metrics `[n, ...]`, and finished episodes `[n, T, E]`."""
 
-    info: Any
-    done: Any
-    episode_return: Any
-    episode_costs: Any
-    episode_length: Any
+    info: PyTree
+    done: Bool[np.ndarray, "n T E"]
+    episode_return: Float[np.ndarray, "n T E"]
+    episode_costs: Float[np.ndarray, "n T E C"]
+    episode_length: Int[np.ndarray, "n T E"]
 
 
 class Runner(Protocol):
@@ -58,12 +64,12 @@ class Runner(Protocol):
     compile_seconds: float
 
     @property
-    def states(self) -> list[Any]:
+    def states(self) -> list[TrainState]:
         """One training state per seed."""
         ...
 
     @states.setter
-    def states(self, states: Sequence[Any]) -> None: ...
+    def states(self, states: Sequence[TrainState]) -> None: ...
 
     def compile(self) -> None:
         """Make everything ready for `run`."""
@@ -73,18 +79,18 @@ class Runner(Protocol):
         ...
 
 
-def summarize(info: Any, rollout: Rollout) -> ChunkOutput:
+def summarize(info: PyTree, rollout: Rollout) -> ChunkOutput:
     """Keep what the host needs of one iteration."""
     return ChunkOutput(info, rollout.done, rollout.episode_return, rollout.episode_costs, rollout.episode_length)
 
 
-def init_fn(env: Env, algorithm: Algorithm, num_envs: int) -> Callable[[Array], TrainState]:
+def init_fn(env: Env, algorithm: Algorithm, num_envs: int) -> Callable[[ArrayLike], TrainState]:
     """Build `init(seed) -> TrainState`."""
 
     def init(seed):
-        algorithm_key, worker_key, key = jax.random.split(jax.random.key(seed), 3)
-        worker = start_worker(worker_key, env, num_envs, algorithm.begin(num_envs))
-        return TrainState(key, jnp.zeros((), jnp.int32), algorithm.init(algorithm_key), worker)
+        algorithm_key, env_key, key = jax.random.split(jax.random.key(seed), 3)
+        envs = start_envs(env_key, env, num_envs, algorithm.begin(num_envs))
+        return TrainState(key, jnp.zeros((), jnp.int32), algorithm.init(algorithm_key), envs)
 
     return init
 
@@ -98,12 +104,13 @@ def chunk_fn(
     @jax.jit
     def iterate(state):
         rollout_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
-        worker, rollout = collect(rollout_key, env, algorithm, state.algorithm, state.worker, rollout_length)
+        envs, rollout = collect(rollout_key, env, algorithm, state.algorithm, state.worker, rollout_length)
         learnt, info = algorithm.learn(learn_key, state.algorithm, rollout)
-        return TrainState(state.key, state.iteration + 1, learnt, worker), summarize(info, rollout)
+        return TrainState(state.key, state.iteration + 1, learnt, envs), summarize(info, rollout)
 
     def chunk(state, num_iterations):
         shapes = jax.eval_shape(iterate, state)[1]
+        # Room for the longest chunk, whatever n is: one program serves every length.
         output = jax.tree.map(lambda s: jnp.zeros((MAX_CHUNK, *s.shape), s.dtype), shapes)
 
         def body(i, carry):
@@ -126,7 +133,7 @@ class CompiledRunner:
     def __init__(
         self,
         seeds: Sequence[int],
-        init: Callable[[Array], TrainState],
+        init: Callable[[ArrayLike], TrainState],
         chunk: Callable[[TrainState, Array], tuple[TrainState, ChunkOutput]],
         seed_axis: str,
     ):
@@ -137,7 +144,7 @@ class CompiledRunner:
         begin = jit_once(jax.vmap(init), out_shardings=self._sharding) if self._vmap else jit_once(init)
         self._chunk_fn = jax.vmap(chunk, (0, None)) if self._vmap else chunk
         self._states = [begin(np.asarray(seeds, np.int32))] if self._vmap else [begin(np.int32(s)) for s in seeds]
-        self._compiled: Any = None
+        self._compiled: Compiled | None = None
         # Twice the cores: three seeds on two cores take one and a half times as long as two, not twice.
         self._pool = ThreadPoolExecutor(1 if self._vmap else min(len(seeds), 2 * (os.cpu_count() or 1)))
 
@@ -173,7 +180,7 @@ class CompiledRunner:
         if unfinished:
             raise TrainingStalledError(
                 f"{num_iterations} iterations did not finish within {STALL_SECONDS * len(futures):.0f} s: the compiled "
-                "program hangs. Run the same command again to go on from the last checkpoint, with "
+                "program hangs. Run the same command again to resume from the last checkpoint, with "
                 "XLA_FLAGS=--xla_cpu_enable_concurrency_optimized_scheduler=false."
             )
         outputs = [future.result() for future in futures]
@@ -182,6 +189,7 @@ class CompiledRunner:
         return [jax.tree.map(lambda x, i=i: x[i], outputs[0]) for i in range(self._num_seeds)]
 
     def _advance(self, index: int, num_iterations: int) -> ChunkOutput:
+        assert self._compiled is not None
         state, output = self._compiled(self._states[index], np.int32(num_iterations))
         self._states[index] = state
         axis = 1 if self._vmap else 0

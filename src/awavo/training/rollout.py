@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from awavo.types import Algorithm, Env, Rollout
 
-__all__ = ["EpisodeTotals", "Worker", "collect", "renew", "start_worker"]
+__all__ = ["EpisodeTotals", "RunningEnvs", "collect", "select", "start_envs"]
+
+Tree = TypeVar("Tree")
 
 
 class EpisodeTotals(NamedTuple):
@@ -21,13 +24,13 @@ class EpisodeTotals(NamedTuple):
     length: Int[Array, " E"]
 
 
-class Worker(NamedTuple):
-    """The environments' side of a training state."""
+class RunningEnvs(NamedTuple):
+    """The environments' side of a training state: E episodes in progress, with the planner's memory of them."""
 
-    env_state: Any
+    env_state: PyTree
     obs: Float[Array, "E d"]
     totals: EpisodeTotals
-    memory: Any = ()
+    memory: PyTree = ()
 
 
 def zero_totals(num_envs: int, num_costs: int) -> EpisodeTotals:
@@ -35,19 +38,19 @@ def zero_totals(num_envs: int, num_costs: int) -> EpisodeTotals:
     return EpisodeTotals(jnp.zeros(num_envs), jnp.zeros((num_envs, num_costs)), jnp.zeros(num_envs, jnp.int32))
 
 
-def start_worker(key: Array, env: Env, num_envs: int, memory: Any = ()) -> Worker:
+def start_envs(key: Array, env: Env, num_envs: int, memory: PyTree = ()) -> RunningEnvs:
     """Reset `num_envs` environments."""
     keys = jax.random.split(key, num_envs)
     env_state, obs = jax.vmap(env.reset, (0, None))(keys, env.params)
-    return Worker(env_state, obs, zero_totals(num_envs, env.spec.num_costs), memory)
+    return RunningEnvs(env_state, obs, zero_totals(num_envs, env.spec.num_costs), memory)
 
 
-def add_step(totals: EpisodeTotals, reward: Array, costs: Array) -> EpisodeTotals:
+def add_step(totals: EpisodeTotals, reward: Float[Array, " E"], costs: Float[Array, "E C"]) -> EpisodeTotals:
     """Count one step."""
     return EpisodeTotals(totals.returns + reward, totals.costs + costs, totals.length + 1)
 
 
-def clear(totals: EpisodeTotals, done: Array) -> EpisodeTotals:
+def clear(totals: EpisodeTotals, done: Bool[Array, " E"]) -> EpisodeTotals:
     """Zero the totals of the environments whose episode ended."""
     return EpisodeTotals(
         jnp.where(done, 0.0, totals.returns),
@@ -56,28 +59,28 @@ def clear(totals: EpisodeTotals, done: Array) -> EpisodeTotals:
     )
 
 
-def renew(done: Any, fresh: Any, memory: Any) -> Any:
-    """A planner's memory, fresh where an episode ended."""
-    return jax.tree.map(lambda new, old: jnp.where(done.reshape(-1, *[1] * (old.ndim - 1)), new, old), fresh, memory)
+def select(mask: Bool[Array, " E"] | Bool[np.ndarray, " E"], new: Tree, old: Tree) -> Tree:
+    """The new tree of arrays `[E, ...]` where the mask is set, else the old one."""
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(-1, *[1] * (b.ndim - 1)), a, b), new, old)
 
 
 def collect(
-    key: Array, env: Env, algorithm: Algorithm, state: Any, worker: Worker, length: int
-) -> tuple[Worker, Rollout]:
+    key: Array, env: Env, algorithm: Algorithm, state: PyTree, envs: RunningEnvs, length: int
+) -> tuple[RunningEnvs, Rollout]:
     """Step all environments `length` times with stochastic actions."""
-    num_envs = worker.obs.shape[0]
-    fresh = algorithm.begin(num_envs)
+    num_envs = envs.obs.shape[0]
+    fresh = algorithm.begin(num_envs)  # a planner forgets an episode that ended
 
-    def one_step(worker, key):
+    def one_step(envs, key):
         act_key, step_key = jax.random.split(key)
-        action, extras, memory = algorithm.decide(act_key, state, worker.obs, worker.memory, False)
+        action, extras, memory = algorithm.decide(act_key, state, envs.obs, envs.memory, False)
         keys = jax.random.split(step_key, num_envs)
-        env_state, out = jax.vmap(env.step, (0, 0, 0, None))(keys, worker.env_state, action, env.params)
-        totals = add_step(worker.totals, out.reward, out.costs)
+        env_state, out = jax.vmap(env.step, (0, 0, 0, None))(keys, envs.env_state, action, env.params)
+        totals = add_step(envs.totals, out.reward, out.costs)
         row = Rollout(
-            worker.obs, action, extras, out.reward, out.costs, out.terminated, out.truncated, out.final_obs, *totals
+            envs.obs, action, extras, out.reward, out.costs, out.terminated, out.truncated, out.final_obs, *totals
         )
         done = out.terminated | out.truncated
-        return Worker(env_state, out.obs, clear(totals, done), renew(done, fresh, memory)), row
+        return RunningEnvs(env_state, out.obs, clear(totals, done), select(done, fresh, memory)), row
 
-    return jax.lax.scan(one_step, worker, jax.random.split(key, length))
+    return jax.lax.scan(one_step, envs, jax.random.split(key, length))

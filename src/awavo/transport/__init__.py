@@ -1,4 +1,4 @@
-"""Optimal transport on slices: distances on the line, slice laws, defining functions, sliced distances."""
+"""Optimal transport on slices: distances on the line, samplings of slices, defining functions, sliced distances."""
 
 from awavo.transport.ascent import MaxSlice, ascend_slices, max_sliced_wasserstein, slice_overlap
 from awavo.transport.defining import Circular, Defining, Linear, LinearForms, Neural, Polynomial, monomial_weights

@@ -39,7 +39,7 @@ def _ascend(clouds: Clouds, slices: Array, defining: Defining, order: float, num
         (_, costs), gradient = jax.value_and_grad(total, has_aux=True)(rows)
         better = costs > best_costs
         best_rows = jnp.where(better[:, None], rows, best_rows)
-        towards = unit_slices(gradient)
+        towards = unit_slices(gradient)  # zero where the gradient is
         moved = unit_slices((1 - step) * rows + step * towards)
         rows = jnp.where(jnp.any(towards != 0, axis=1, keepdims=True), moved, rows)
         return (rows, best_rows, jnp.maximum(costs, best_costs)), None
@@ -142,7 +142,8 @@ def max_sliced_wasserstein(
     num = defining.num_coefficients(x.shape[1])
     clouds = Clouds(defining.features(x), defining.features(y), x_weights, y_weights)
     slicer = Linear() if defining.linear else defining
-    starts, _ = draw_slices(key, check_positive("num_starts", num_starts), num, law="orthogonal")
+    starts, _ = draw_slices(key, check_positive("num_starts", num_starts), num, sampling="orthogonal")
+    # The difference of the means is the answer for a pure shift: ascent begins there too.
     starts = starts.astype(x.dtype).at[0].set(_mean_gap(lax.stop_gradient(clouds), num))
     num_steps, step = check_positive("num_steps", num_steps), _check_step(step, defining)
     found = lax.stop_gradient(_ascend_compiled(lax.stop_gradient(clouds), starts, slicer, order, num_steps, step))
@@ -158,5 +159,6 @@ def slice_overlap(slices: Float[Array, "l c"]) -> Float[Array, ""]:
     """
     units = unit_slices(slices)
     gram = units @ units.T
+    # Pairs only: each slice overlaps with itself by one.
     num = slices.shape[0]
     return (jnp.sum(gram**2) - jnp.sum(jnp.diagonal(gram) ** 2)) / max(1, num * (num - 1))

@@ -15,6 +15,7 @@ from awavo.transport.line import line_costs
 
 __all__ = ["Clouds", "default_chunk", "slice_average", "slice_costs"]
 
+# Points times slices held at once.
 _CPU_BUDGET = 1 << 20
 _DEVICE_BUDGET = 1 << 28
 
@@ -60,7 +61,7 @@ def _chunked(order: float, defining: Defining, clouds: Clouds, slices: Array, we
 def _chunked_fwd(order, defining, *arguments):
     """Form the gradient chunk by chunk together with the value: nothing is kept, nothing is sorted twice."""
     clouds, slices, weights = jax.tree.map(lambda leaf: leaf.value, arguments)
-    live = jax.tree.map(lambda leaf: leaf.perturbed, arguments)
+    live = jax.tree.map(lambda leaf: leaf.perturbed, arguments)  # whose gradient is asked for
 
     def part(clouds, rows, weights):
         clouds, rows = jax.tree.map(
@@ -107,7 +108,7 @@ def slice_average(
         return value, lax.stop_gradient(costs)
     num_chunks = -(-num // chunk)
     chunk = -(-num // num_chunks)
-    fill = num_chunks * chunk - num
+    fill = num_chunks * chunk - num  # slices repeated with weight zero
     rows = jnp.concatenate([slices, slices[:fill]]).reshape(num_chunks, chunk, -1)
     parts = jnp.pad(weights, (0, fill)).reshape(num_chunks, chunk)
     result: tuple[Array, Array] = _chunked(order, defining, clouds, rows, parts)

@@ -24,7 +24,7 @@ __all__ = [
     "is_known",
 ]
 
-_SUM_TOLERANCE = 1e-3
+_SUM_TOLERANCE = 1e-3  # how far a sum of float32 weights may be from one
 
 
 def is_known(x: object) -> bool:

@@ -2,7 +2,7 @@ r"""Defining functions: the maps alpha(x, theta) whose level sets replace hyperp
 
 All but the circular one and the sum of powers are linear in theta,
 :math:`\alpha = \langle \theta, \phi(x) \rangle`. For those, the generalised sliced distance is the sliced distance of
-the images under phi, hence a metric if and only if phi is injective (for a slice law of full support).
+the images under phi, hence a metric if and only if phi is injective (for slices from a distribution of full support).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Defining(Protocol):
         ...
 
     def coefficient_scale(self, dim: int) -> np.ndarray | None:
-        """Standard deviations of the coefficients in the default slice law; None when they are all equal."""
+        """Standard deviations of the coefficients in the default slice distribution; None when they are all equal."""
         ...
 
 
@@ -117,6 +117,7 @@ class Polynomial:
         """All monomials, in lexicographic order of their variables: the first variable times one of lower degree."""
         variables = monomials = x.T
         for degree in range(2, self.degree + 1):
+            # Each monomial is one product: a variable times a monomial of the degree below.
             first, rest = _monomial_factors(x.shape[1], degree)
             leading = variables.at[first].get(mode="promise_in_bounds", indices_are_sorted=True)
             monomials = leading * monomials.at[rest].get(mode="promise_in_bounds")
@@ -128,7 +129,7 @@ class Polynomial:
         return jnp.sign(alpha) * root(jnp.abs(alpha), self.degree) if self.rooted else alpha
 
     def coefficient_scale(self, dim: int) -> np.ndarray:
-        """The Kostlan (Bombieri) law, under which the distance does not change when both clouds are rotated."""
+        """The Kostlan (Bombieri) distribution: the distance does not change when both clouds are rotated."""
         return monomial_weights(dim, self.degree)
 
 
@@ -183,6 +184,7 @@ class LinearForms:
         """Powers of all forms, summed."""
         dim = features.shape[1]
         values = _project_linear(features, slices.reshape(-1, dim)) ** self.degree
+        # Keeps the size of alpha for unit slices, whose forms shrink as R grows.
         scale = self.num_forms ** ((self.degree - 1) / 2)
         return scale * values.reshape(-1, self.num_forms, features.shape[0]).sum(axis=1)
 
@@ -216,6 +218,7 @@ class Circular:
     def project(self, features: Float[Array, "n d"], slices: Float[Array, "l d"]) -> Float[Array, "l n"]:
         """Distances to the centres; the derivative is zero where a point is a centre."""
         centres = self.radius * slices
+        # |x - c|^2 in one matrix product; rounding may leave it below zero.
         squares = jnp.sum(centres**2, axis=1)[:, None] + jnp.sum(features**2, axis=1)[None]
         return root(jnp.maximum(squares - 2 * _project_linear(features, centres), 0), 2)
 

@@ -13,7 +13,7 @@ from awavo.transport.average import Clouds, slice_average
 from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known
 from awavo.transport.defining import Defining, Linear, Polynomial
 from awavo.transport.intervals import block_variance, check_confidence, half_width
-from awavo.transport.slices import default_law, draw_slices, mix_slices, unit_slices
+from awavo.transport.slices import default_sampling, draw_slices, mix_slices, unit_slices
 from awavo.transport.surrogate import surrogate_costs, surrogate_mean
 from awavo.types import Estimate
 
@@ -37,23 +37,24 @@ def _slicer(defining: Defining) -> Defining:
 
 
 def _estimate(
-    key, clouds, dim, scale, *, slicer, law, num_slices, order, control_variate, confidence, chunk
+    key, clouds, dim, scale, *, slicer, sampling, num_slices, order, control_variate, confidence, chunk
 ) -> Estimate:
     draw_key, cheap_key = jax.random.split(key)
-    slices, block = draw_slices(draw_key, num_slices, dim, law=law, split=confidence is not None)
+    slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
     slices = slices.astype(clouds.x.dtype)
     slices = slices if scale is None else slices * scale.astype(slices.dtype)
+    # Expensive slices are averaged; the surrogate, known from many cheap ones, takes out most of their scatter.
     value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
     parts: list[tuple[Array, int]] = []
     if control_variate:
-        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, law, scale)
+        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, sampling, scale)
         parts.append((spread, freedom))
         cheap = surrogate_costs(clouds, slices)
         value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
     parts.append(block_variance(costs, block))
     freedom = parts[-1][1]
     half = lax.stop_gradient(half_width(parts, confidence))
-    method = f"{law} slices{', Gaussian surrogate' if control_variate else ''}"
+    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
     method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
     return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)
 
@@ -69,7 +70,7 @@ def sliced_wasserstein(
     y_weights: SecondWeights = None,
     slices: Float[Array, "l c"] | np.ndarray | None = None,
     defining: Defining | None = None,
-    law: str | None = None,
+    sampling: str | None = None,
     control_variate: bool = False,
     confidence: float | None = 0.95,
     chunk: int | None = None,
@@ -88,15 +89,15 @@ def sliced_wasserstein(
         x: Points `[n, d]` of the first measure.
         y: Points `[m, d]` of the second one.
         key: Random key that draws the slices; not needed when `slices` are given.
-        num_slices: Number L of slices drawn. Multiples of d suit the orthogonal law.
+        num_slices: Number L of slices drawn. Multiples of d suit orthogonal ones.
         order: The exponent p >= 1.
         x_weights: Weights of `x`, non-negative, of sum one; uniform when None.
         y_weights: Weights of `y`, likewise.
         slices: Rows `[L, c]` to use instead of drawn ones; the result is then a plain value.
         defining: The defining function alpha; linear when None.
-        law: `iid`, `orthogonal` or `spiral`; None takes spirals for slices of length 2 and 3, orthogonal blocks else.
+        sampling: `iid`, `orthogonal` or `spiral`; None is spirals for slices of length 2 and 3, orthogonal blocks else.
         control_variate: Subtract the Gaussian surrogate (order 2 and alpha linear in theta only).
-        confidence: Level of the interval; None for none, which lets the spiral law use one single lattice.
+        confidence: Level of the interval; None for none, which lets the spiral use one single lattice.
         chunk: Number of slices held in memory at once; None decides by size. A chunked gradient is reverse mode only.
 
     Returns:
@@ -128,7 +129,7 @@ def sliced_wasserstein(
         dim,
         defining.coefficient_scale(np.shape(x)[1]),
         slicer=_slicer(defining),
-        law=default_law(dim) if law is None else law,
+        sampling=default_sampling(dim) if sampling is None else sampling,
         num_slices=check_positive("num_slices", num_slices),
         order=order,
         control_variate=control_variate,
@@ -148,16 +149,16 @@ def generalized_sliced_wasserstein(
     y_weights: SecondWeights = None,
     slices: Float[Array, "l c"] | np.ndarray | None = None,
     defining: Defining | None = None,
-    law: str | None = None,
+    sampling: str | None = None,
     control_variate: bool = False,
     confidence: float | None = 0.95,
     chunk: int | None = None,
 ) -> Estimate | Float[Array, ""]:
-    r"""Return GSW_p^p: `sliced_wasserstein` with cubic polynomials in place of hyperplanes unless told otherwise.
+    r"""Return GSW_p^p: `sliced_wasserstein` with cubic polynomials in place of hyperplanes by default.
 
     For :math:`\alpha = \langle \theta, \phi(x) \rangle` it is :math:`SW_p^p(\phi_\# \mu, \phi_\# \nu)`, so a metric if
-    and only if phi is injective. Polynomial coefficients follow the Kostlan law, which makes the distance invariant
-    under rotations of the space. Arguments as in `sliced_wasserstein`.
+    and only if phi is injective. Polynomial coefficients follow the Kostlan distribution, which makes the distance
+    invariant under rotations of the space. Arguments as in `sliced_wasserstein`.
     """
     return sliced_wasserstein(
         x,
@@ -169,7 +170,7 @@ def generalized_sliced_wasserstein(
         y_weights=y_weights,
         slices=slices,
         defining=Polynomial() if defining is None else defining,
-        law=law,
+        sampling=sampling,
         control_variate=control_variate,
         confidence=confidence,
         chunk=chunk,
@@ -211,7 +212,7 @@ def adaptive_gswd(
         y_weights: Weights of `y`; uniform when None.
         defining: The defining function; cubic polynomials when None.
         epsilon: Share of the full-support slices, in [0, 1].
-        full_support: Rows `[K, c]` of a full-support law, fixed in advance; needed where epsilon is positive.
+        full_support: Rows `[K, c]` of full support, fixed in advance; needed where epsilon is positive.
         learn_slices: Let the gradient reach `slices`.
         chunk: Number of slices held in memory at once.
 

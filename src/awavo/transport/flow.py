@@ -44,5 +44,6 @@ def sliced_displacement(
 
     num, dim = x.shape
     weights = jnp.full((num,), 1.0 / num, x.dtype) if x_weights is None else x_weights
+    # The gradient of a point carries its weight: taken out, points move alike.
     share = jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1), 0)
     return -dim / 2 * share[:, None] * jax.grad(energy)(x)

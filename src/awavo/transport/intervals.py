@@ -47,9 +47,9 @@ def _student_central(t: float, freedom: int) -> float:
 
 @lru_cache(maxsize=256)
 def student_quantile(confidence: float, freedom: int) -> float:
-    """Return t with P(|T| <= t) = confidence for Student's law."""
+    """Return t with P(|T| <= t) = confidence for Student's distribution."""
     normal = NormalDist().inv_cdf(0.5 + confidence / 2)
-    if freedom > 1000:
+    if freedom > 1000:  # the first term of the expansion around the normal quantile
         return normal + (normal**3 + normal) / (4 * freedom)
     low, high = normal, normal
     while _student_central(high, freedom) < confidence:
@@ -70,7 +70,7 @@ def block_variance(values: Float[Array, " l"], block: int) -> tuple[Float[Array,
     num_blocks = -(-num // block)
     if num_blocks < 2:
         return jnp.full((), jnp.nan, values.dtype), 0
-    sizes = np.full(num_blocks, block)
+    sizes = np.full(num_blocks, block)  # the last block may be short
     sizes[-1] = num - block * (num_blocks - 1)
     sums = jnp.pad(values, (0, num_blocks * block - num)).reshape(num_blocks, block).sum(axis=1)
     apart = (sums - sizes.astype(values.dtype) * jnp.mean(values)) / num

@@ -52,7 +52,7 @@ def line_costs(
     if x_weights is not None or y_weights is not None:
         return _weighted_costs(x, y, x_weights, y_weights, order)
     x, y = sort_values(x), sort_values(y)
-    if x.shape == y.shape:
+    if x.shape == y.shape:  # equal weights, equal numbers: sorted points are partners
         return jnp.mean(power_cost(x - y, order), axis=-1)
     return staircase_cost(x, y, uniform_staircase(x.shape[-1], y.shape[-1]), order)
 
@@ -112,5 +112,6 @@ def _root_jvp(order, primals, tangents):
     value = primals[0]
     positive = value > 0
     distance = root(value, order)
+    # d value^(1/p) = distance / (p value), with a safe denominator in the branch not taken.
     slope = jnp.where(positive, distance / (order * jnp.where(positive, value, 1)), 0)
     return distance, slope * tangents[0]

@@ -1,4 +1,4 @@
-r"""Laws of slices: how directions are drawn so that few of them are enough.
+r"""Samplings of slices: how directions are drawn so that few of them are enough.
 
 A slice is a row of a matrix `[L, c]`. Whole orthonormal blocks integrate every quadratic form exactly
 (:math:`\sum_i \theta_i^\top A \theta_i = \mathrm{tr} A`), spirals are nearly equidistributed; both are randomly
@@ -31,9 +31,9 @@ __all__ = [
     "unit_slices",
 ]
 
-_LAWS = ("iid", "orthogonal", "spiral")
-_SPIRAL_BLOCKS = 4
-_MAX_GRAM_SCHMIDT = 20
+_SAMPLINGS = ("iid", "orthogonal", "spiral")
+_SPIRAL_BLOCKS = 4  # rotated lattices, whose spread gives the interval
+_MAX_GRAM_SCHMIDT = 20  # dimension up to which many matrices are made orthonormal side by side
 
 
 class SliceBank(NamedTuple):
@@ -70,17 +70,18 @@ def _orthonormal_rows(matrices: Float[Array, "b c c"]) -> Float[Array, "b c c"]:
 
 
 def _rotations(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "b c c"]:
-    """Orthogonal matrices from the uniform (Haar) law: Gaussian ones made orthonormal, with positive factors."""
+    """Uniform (Haar) orthogonal matrices: Gaussian ones made orthonormal, with positive factors."""
     gaussian = jax.random.normal(key, (num, dim, dim))
     if dim <= _MAX_GRAM_SCHMIDT:
         return _orthonormal_rows(gaussian)
     basis, upper = jnp.linalg.qr(gaussian)
+    # QR leaves the signs open: only with positive diagonals is the result uniform.
     signs = jnp.where(jnp.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
     return basis * signs[:, None, :]
 
 
 def orthogonal_slices(key: Key[Array, ""], num_slices: int, dim: int, block: int | None = None) -> Float[Array, "l c"]:
-    """Return independent blocks of `block` orthonormal directions each (all `dim` of a basis unless told)."""
+    """Return independent blocks of `block` orthonormal directions each (all `dim` of a basis by default)."""
     block = dim if block is None else min(block, dim)
     num_blocks = -(-num_slices // block)
     rows = _rotations(key, num_blocks, dim)[:, :block]
@@ -90,7 +91,7 @@ def orthogonal_slices(key: Key[Array, ""], num_slices: int, dim: int, block: int
 def spiral_slices(key: Key[Array, ""], num_slices: int, dim: int = 3, block: int | None = None) -> Float[Array, "l c"]:
     """Return independently rotated lattices of `block` points: a spiral on the sphere (d = 3), even angles (d = 2)."""
     if dim not in (2, 3):
-        raise InputError(f"The spiral law is for dimension 2 and 3, not {dim}: take law='orthogonal'.")
+        raise InputError(f"The spiral is for dimension 2 and 3, not {dim}: take sampling='orthogonal'.")
     block = num_slices if block is None else block
     num_blocks = -(-num_slices // block)
     step = (jnp.arange(block) + 0.5) / block
@@ -98,6 +99,7 @@ def spiral_slices(key: Key[Array, ""], num_slices: int, dim: int = 3, block: int
         angle = jnp.pi * step
         points = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
     else:
+        # Equal steps of height hold equal area; the golden angle spreads the points around the axis.
         height, angle = 1 - 2 * step, math.pi * (1 + math.sqrt(5)) * (jnp.arange(block) + 0.5)
         ring = jnp.sqrt(1 - height**2)
         points = jnp.stack([ring * jnp.cos(angle), ring * jnp.sin(angle), height], axis=1)
@@ -108,45 +110,45 @@ def spiral_slices(key: Key[Array, ""], num_slices: int, dim: int = 3, block: int
 def kostlan_slices(key: Key[Array, ""], num_slices: int, dim: int, degree: int = 3) -> Float[Array, "l c"]:
     r"""Return coefficients of random homogeneous polynomials, :math:`\theta_k = \sqrt{m!/k!}\, \zeta_k` with unit zeta.
 
-    The law of the polynomial is rotation invariant. It is what `draw_slices` gives to `Polynomial(degree)`.
+    The distribution of the polynomial is rotation invariant. It is what `draw_slices` gives to `Polynomial(degree)`.
     """
     weights = jnp.asarray(monomial_weights(dim, degree))
     return orthogonal_slices(key, num_slices, weights.shape[0], block=min(num_slices, weights.shape[0])) * weights
 
 
-def default_law(dim: int) -> str:
-    """Name the most accurate law: spirals where they exist, else orthogonal blocks."""
+def default_sampling(dim: int) -> str:
+    """Name the most accurate sampling: spirals where they exist, else orthogonal blocks."""
     return "spiral" if dim in (2, 3) else "orthogonal"
 
 
-def block_length(law: str, num_slices: int, dim: int, *, split: bool) -> int:
+def block_length(sampling: str, num_slices: int, dim: int, *, split: bool) -> int:
     """Number of slices that are drawn together; with `split` there are at least two such blocks, for an interval."""
-    if law == "iid":
+    if sampling == "iid":
         return 1
-    if law == "spiral":
+    if sampling == "spiral":
         return max(1, -(-num_slices // _SPIRAL_BLOCKS)) if split else num_slices
     return min(dim, max(1, num_slices // 2)) if split else min(dim, num_slices)
 
 
 def draw_slices(
-    key: Key[Array, ""], num_slices: int, dim: int, *, law: str | None = None, split: bool = False
+    key: Key[Array, ""], num_slices: int, dim: int, *, sampling: str | None = None, split: bool = False
 ) -> tuple[Float[Array, "l c"], int]:
-    """Return slices of the named law (`iid`, `orthogonal`, `spiral`, or the best for `dim`) and their block length."""
+    """Return slices of a sampling (`iid`, `orthogonal`, `spiral`, or the best for `dim`) and their block length."""
     num_slices = check_positive("num_slices", num_slices)
-    law = default_law(dim) if law is None else law
-    if law not in _LAWS:
-        raise InputError(f"There is no slice law '{law}'.{did_you_mean(law, _LAWS)}")
-    block = block_length(law, num_slices, dim, split=split)
-    if law == "iid":
+    sampling = default_sampling(dim) if sampling is None else sampling
+    if sampling not in _SAMPLINGS:
+        raise InputError(f"There is no slice sampling '{sampling}'.{did_you_mean(sampling, _SAMPLINGS)}")
+    block = block_length(sampling, num_slices, dim, split=split)
+    if sampling == "iid":
         return iid_slices(key, num_slices, dim), block
-    draw = orthogonal_slices if law == "orthogonal" else spiral_slices
+    draw = orthogonal_slices if sampling == "orthogonal" else spiral_slices
     return draw(key, num_slices, dim, block), block
 
 
 def mix_slices(
     slices: Float[Array, "l c"], full_support: Float[Array, "k c"], epsilon: float | Float[Array, ""]
 ) -> SliceBank:
-    r"""Return the law :math:`(1 - \epsilon)` given slices :math:`+\ \epsilon` slices of full support.
+    r"""Return the mixture :math:`(1 - \epsilon)` given slices :math:`+\ \epsilon` slices of full support.
 
     Then :math:`D \ge \epsilon^{1/p}\, \mathrm{GSW}_p`: in the limit of many full-support slices the pseudo-metric of
     the given slices becomes a metric.

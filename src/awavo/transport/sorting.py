@@ -47,7 +47,7 @@ def _pairs_on_cpu(x: Float[Array, "rows n"]) -> tuple[Float[Array, "rows n"], In
             packed = _sort_rows_on_cpu((key.astype(jnp.int64) << 32) | index)
             order = packed.astype(jnp.int32)
             return _key_to_float((packed >> 32).astype(jnp.int32), x.dtype), order
-        mask = (1 << (x.shape[1] - 1).bit_length()) - 1
+        mask = (1 << (x.shape[1] - 1).bit_length()) - 1  # as many bits as an index needs
         order = (_sort_rows_on_cpu((key & ~mask) | index) & mask).astype(jnp.int32)
         return jnp.take_along_axis(x, order, axis=1, mode="promise_in_bounds"), order
 
@@ -93,6 +93,7 @@ def take_by_order(x: Float[Array, "*batch n"], order: Int[Array, "*batch n"]) ->
     flat = order.reshape(rows.shape)
     if x.size >= np.iinfo(np.int32).max:
         return jnp.take_along_axis(rows, flat, axis=1, mode="promise_in_bounds").reshape(x.shape)
+    # One flat gather: its indices are unique, so the transpose needs no atomic adds.
     flat = flat + rows.shape[1] * lax.broadcasted_iota(jnp.int32, rows.shape, 0)
     return rows.reshape(-1).at[flat].get(mode="promise_in_bounds", unique_indices=True).reshape(x.shape)
 

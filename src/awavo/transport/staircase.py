@@ -32,7 +32,7 @@ __all__ = [
     "weighted_staircase",
 ]
 
-_LEVEL_BITS = 52
+_LEVEL_BITS = 52  # levels are multiples of 2^-52: their sums are exact in 64 bits
 
 
 class Staircase(NamedTuple):
@@ -63,6 +63,7 @@ def _levels(weights: Float[Array, "*#batch n"], order: Int[Array, "*batch n"]) -
     share = weights / jnp.sum(weights, axis=-1, keepdims=True)
     ticks = jnp.round(share * 2.0**_LEVEL_BITS).astype(jnp.int64)
     ticks = jnp.take_along_axis(jnp.broadcast_to(ticks, order.shape), order, axis=-1, mode="promise_in_bounds")
+    # Rounded shares may miss one by a few ticks: the last level is one exactly.
     levels = jnp.minimum(jnp.cumsum(ticks, axis=-1), 1 << _LEVEL_BITS)
     return levels.at[..., -1].set(1 << _LEVEL_BITS)
 
@@ -74,7 +75,7 @@ def _count_below(
     num = levels.shape[-1]
 
     def halve(step: Array, found: Array) -> Array:
-        reach = found + (1 << (num.bit_length() - 1) >> step)
+        reach = found + (1 << (num.bit_length() - 1) >> step)  # try the next lower bit of the count
         level = jnp.take_along_axis(levels, jnp.minimum(reach, num) - 1, axis=-1, mode="promise_in_bounds")
         below = level <= query if or_equal else level < query
         return jnp.where((reach <= num) & below, reach, found)
@@ -157,6 +158,7 @@ def _weight_term_jvp(order, primals, tangents):
     zero = _batched_zero(weights, points)
     if isinstance(tangents[0], SymbolicZero):
         return zero, zero
+    # The potential rises along the cells: neighbours share the partner at which the first of them ends.
     bend = partners[..., :-1]
     rise = power_cost(points[..., 1:] - bend, order) - power_cost(points[..., :-1] - bend, order)
     potential = jnp.concatenate([jnp.zeros_like(points[..., :1]), jnp.cumsum(rise, axis=-1)], axis=-1)

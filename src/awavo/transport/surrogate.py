@@ -22,7 +22,7 @@ from awavo.transport.slices import draw_slices
 
 __all__ = ["surrogate_costs", "surrogate_mean"]
 
-_CHEAP_SLICES = 1 << 13
+_CHEAP_SLICES = 1 << 13  # slices that need no sorting
 
 
 def _moments(points: Float[Array, "n k"], weights: Float[Array, " n"] | None) -> tuple[Array, Array]:
@@ -43,10 +43,10 @@ def surrogate_costs(clouds: Clouds, slices: Float[Array, "l k"]) -> Float[Array,
 
 
 def surrogate_mean(
-    key: Key[Array, ""], clouds: Clouds, dim: int, law: str | None, scale: np.ndarray | None
+    key: Key[Array, ""], clouds: Clouds, dim: int, sampling: str | None, scale: np.ndarray | None
 ) -> tuple[Float[Array, ""], Float[Array, ""], int]:
-    """Return the mean of g over the slice law, from many slices, with the variance of that mean and its freedom."""
-    slices, block = draw_slices(key, max(_CHEAP_SLICES, 8 * dim), dim, law=law, split=True)
+    """Return the mean of g over all slices, from many of them, with the variance of that mean and its freedom."""
+    slices, block = draw_slices(key, max(_CHEAP_SLICES, 8 * dim), dim, sampling=sampling, split=True)
     slices = slices.astype(clouds.x.dtype)
     costs = surrogate_costs(clouds, slices if scale is None else slices * scale.astype(slices.dtype))
     return jnp.mean(costs), *block_variance(costs, block)

@@ -24,7 +24,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.tasks.base import Transition, auto_reset, check_limits
+from awavo.checks import check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.goal.lidar import AZIMUTHS, ELEVATIONS, compass, lidar_space
 from awavo.tasks.goal.rules import GoalParams, GoalState, check_layout, sample_layout, score
 from awavo.types import Box, Env, EnvSpec
@@ -34,6 +35,7 @@ __all__ = ["DroneBody", "DroneParams", "DroneState", "drone", "drone_obs", "dron
 SUBSTEPS = 10
 OBS_DIM = 3 + 3 + 3 + AZIMUTHS * ELEVATIONS + 3 + 8 + 3
 START_HEIGHT = 1.0
+# Radii of the body and of the propellers' ends, which are what touches the floor.
 SPHERE, TIP = 0.1, 0.03
 SIZES = GoalParams()
 
@@ -58,6 +60,10 @@ class DroneParams(NamedTuple):
     gain: float = 0.1
     ceiling: float = 3.0
     time_step: float = 0.008
+
+
+def _sizes(params: DroneParams) -> GoalParams:
+    return GoalParams(*params[: len(GoalParams._fields)])
 
 
 class DroneBody(NamedTuple):
@@ -105,6 +111,7 @@ def drone_step(body: DroneBody, action: Float[Array, " 4"], params: DroneParams)
     weight = params.mass * params.gravity
     lift = jnp.where(body.q[2] > params.ceiling, 0.0, weight / 4) + params.gain * action
     total = lift.sum()
+    # The world force is held over the step; its lever turns with the body, in `turn`.
     force = [total * u for u in up]
     roll, pitch = params.arm * (lift[0] - lift[2]), params.arm * (lift[1] - lift[3])
     h = params.time_step
@@ -117,6 +124,7 @@ def drone_step(body: DroneBody, action: Float[Array, " 4"], params: DroneParams)
     )
 
     def turn(_, carry):
+        # One implicit substep of the hinges: torque about each joint's own axis, then v <- (M v + h Q) / (M + h D).
         angles, rates, sines, cosines = carry
         rows = _rotation(sines, cosines)
         (sa, sb, _), (ca, cb, _) = sines, cosines
@@ -144,6 +152,7 @@ def drone_step(body: DroneBody, action: Float[Array, " 4"], params: DroneParams)
     carry = (angles, tuple(body.v[i] for i in (3, 4, 5)), tuple(map(jnp.sin, angles)), tuple(map(jnp.cos, angles)))
     angles, rates, sines, cosines = jax.lax.fori_loop(0, SUBSTEPS, turn, carry)
     ends = jnp.stack(_tips(_rotation(sines, cosines), params.arm))
+    # The lowest point sets how deep the drone lies under the floor: it is lifted by that much.
     depth = -(place[2] + jnp.minimum(-SPHERE, ends.min(0) - TIP))
     load = jnp.where(depth > 0, params.mass * jnp.maximum(-speed[2], 0.0) / h, 0.0)
     fall = jnp.maximum(speed[2], jnp.where(depth > 0, 0.0, -jnp.inf))
@@ -208,12 +217,12 @@ def drone(
 ) -> Env:
     """Build the task; `physics` overrides fields of `DroneParams`, `single_goal` ends the episode at the first goal."""
     params = DroneParams(**physics)
-    check_layout(GoalParams(*params[: len(GoalParams._fields)]), num_hazards)
+    check_layout(_sizes(params), num_hazards)
     names = ("hazards",)
     spec = EnvSpec("drone", OBS_DIM, Box((-1.0,) * 4, (1.0,) * 4), horizon, names, check_limits(cost_limits, names))
 
     def reset(key, params):
-        layout = sample_layout(key, params, num_hazards, three_d=True)
+        layout = sample_layout(key, _sizes(params), num_hazards, three_d=True)
         zeros = jnp.zeros(6)
         weight = jnp.stack([jnp.zeros(()), jnp.zeros(()), jnp.asarray(params.mass * params.gravity, jnp.float32)])
         body = DroneBody(zeros.at[2].set(START_HEIGHT), zeros, weight, jnp.zeros(8))
@@ -223,7 +232,7 @@ def drone(
 
     def step(key, state, action, params):
         state = state._replace(body=drone_step(state.body, action, params))
-        goal, found = score(key, state.goal, drone_pose(state)[0], params, three_d=True)
+        goal, found = score(key, state.goal, drone_pose(state)[0], _sizes(params), three_d=True)
         state = state._replace(goal=goal)
         over = found.stuck | (found.reached & single_goal)
         return state, Transition(drone_obs(state, params), found.reward, found.cost[None], over)

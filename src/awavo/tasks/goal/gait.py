@@ -13,7 +13,7 @@ Random torques cancel out before they carry the walker anywhere; random gaits wa
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +24,7 @@ from awavo.tasks.goal.walker_model import JOINTS, SIDES
 
 __all__ = ["REACH", "check_rate", "clock", "gait_torques"]
 
+Arrays = TypeVar("Arrays", np.ndarray, Array)  # C MuJoCo's on the host, MJX's on the device
 STEP_SECONDS = 0.05
 STIFFNESS = 10.0  # of full torque a radian
 LAGS = np.repeat([0.0, np.pi], len(JOINTS))  # right leg, left leg
@@ -39,8 +40,8 @@ def check_rate(gait_hz: float) -> float:
 
 
 def gait_torques(
-    xp: ModuleType, gait_hz: float, action: Float[Any, "*E 20"], joints: Float[Any, "*E 10"], time: Any
-) -> Float[Any, "*E 10"]:
+    xp: ModuleType, gait_hz: float, action: Float[Arrays, "*E 20"], joints: Float[Arrays, "*E 10"], time: Arrays
+) -> Float[Arrays, "*E 10"]:
     """Torques in [-1, 1] for the joints' angles after `time` steps; `xp` is numpy or jax.numpy."""
     middle, swing = xp.split(xp.clip(action, -1.0, 1.0), 2, axis=-1)
     wanted = REACH * (0.5 * middle + swing * xp.sin(_angle(gait_hz, time)[..., None] + LAGS))
@@ -53,5 +54,5 @@ def clock(gait_hz: float, time: Array) -> Float[Array, " c"]:
     return jnp.stack([jnp.sin(angle), jnp.cos(angle)]) if gait_hz else jnp.zeros(0)
 
 
-def _angle(gait_hz: float, time: Any) -> Any:
+def _angle(gait_hz: float, time: Arrays) -> Arrays:
     return (2.0 * np.pi * gait_hz * STEP_SECONDS) * time

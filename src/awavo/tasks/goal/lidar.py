@@ -24,6 +24,7 @@ def _spread(place: Float[Array, " H"], num: int, wraps: bool) -> tuple[Float[Arr
     after, before = index + 1, index - 1
     if wraps:
         after, before = jnp.where(after == num, 0, after), jnp.where(before < 0, num - 1, before)
+    # An object near a bin's edge shows in the neighbour too, so that nothing jumps as it passes.
     here = (bins == index[:, None]).astype(place.dtype)
     above = jnp.where(bins == after[:, None], alpha[:, None], 0.0)
     below = jnp.where(bins == before[:, None], 1 - alpha[:, None], 0.0)
@@ -48,6 +49,7 @@ def lidar_space(offsets: Float[Array, "H 3"]) -> Float[Array, " 60"]:
     elevation = jnp.arctan2(offsets[:, 2], jnp.linalg.norm(offsets[:, :2], axis=-1)) + jnp.pi / 2
     one_a, wide_a = _spread(_azimuth(offsets, AZIMUTHS), AZIMUTHS, wraps=True)
     one_e, wide_e = _spread(elevation * (ELEVATIONS / jnp.pi), ELEVATIONS, wraps=False)
+    # Neighbours along one direction at a time: the four diagonal bins show nothing.
     shares = jnp.maximum(wide_a[:, :, None] * one_e[:, None], one_a[:, :, None] * wide_e[:, None])
     return jnp.max(value[:, None, None] * shares, 0, initial=0.0).ravel()
 
@@ -55,4 +57,4 @@ def lidar_space(offsets: Float[Array, "H 3"]) -> Float[Array, " 60"]:
 def compass(offset: Float[Array, " 3"], dims: int) -> Float[Array, " dims"]:
     """Direction to the goal, of (almost) unit length in space; in the plane of what is left of it there."""
     shown = offset[:dims]
-    return shown / (jnp.linalg.norm(shown) + 1e-3)
+    return shown / (jnp.linalg.norm(shown) + 1e-3)  # finite at the goal itself

@@ -13,22 +13,24 @@ goal is found the episode terminates.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from awavo.checks import check_size
 from awavo.errors import InputError
 
 __all__ = ["GoalParams", "GoalScore", "GoalState", "Layout", "check_layout", "draw_goal", "sample_layout", "score"]
 
+# Places tried for an object before the layout starts again, layouts tried, places tried for a new goal (in chunks).
 OBJECT_TRIES = 100
 LAYOUT_RESTARTS = 10_000
 GOAL_TRIES = 10_000
 CHUNK = 64
-MAX_SHAPED = 10.0
+MAX_SHAPED = 10.0  # GUARD's clip of the reward for coming nearer
 
 
 class GoalParams(NamedTuple):
@@ -73,6 +75,7 @@ def _place(candidates: Float[Array, "n t 2"], spacing: Float[Array, ""]) -> tupl
     far = jnp.full((num, 2), 1e6)
 
     def put(placed, item):
+        # Places not yet taken lie far away: they are never too near.
         index, options = item
         gaps = jnp.linalg.norm(options[:, None] - placed, axis=-1)
         fits = jnp.all(gaps >= spacing, -1)
@@ -82,7 +85,7 @@ def _place(candidates: Float[Array, "n t 2"], spacing: Float[Array, ""]) -> tupl
     return placed, jnp.all(fitted)
 
 
-def sample_layout(key: Array, params: Any, num_hazards: int, three_d: bool) -> Layout:
+def sample_layout(key: Array, params: GoalParams, num_hazards: int, three_d: bool) -> Layout:
     """Draw a layout by rejection: 100 tries for each object, then the whole layout again."""
     place_key, yaw_key, height_key = jax.random.split(key, 3)
     half = params.arena - params.keepout
@@ -105,13 +108,14 @@ def sample_layout(key: Array, params: Any, num_hazards: int, three_d: bool) -> L
 
 
 def draw_goal(
-    key: Array, needed: Bool[Array, ""], hazards: Float[Array, "H 3"], robot: Float[Array, " 2"], params: Any
+    key: Array, needed: Bool[Array, ""], hazards: Float[Array, "H 3"], robot: Float[Array, " 2"], params: GoalParams
 ) -> tuple[Float[Array, " 2"], Bool[Array, ""]]:
     """Draw a new place for the goal if one is needed: at least two keepouts from hazards and robot.
 
     A loop, so that a batch in which no robot reached its goal draws nothing.
     """
     half, spacing = params.arena - params.keepout, 2 * params.keepout
+    # The old goal may be near: only hazards and robot keep the new one away.
     taken = jnp.concatenate([hazards[:, :2], robot[None]])
 
     def attempt(carry):
@@ -126,7 +130,7 @@ def draw_goal(
 
 
 def score(
-    key: Array, state: GoalState, position: Float[Array, " 3"], params: Any, three_d: bool
+    key: Array, state: GoalState, position: Float[Array, " 3"], params: GoalParams, three_d: bool
 ) -> tuple[GoalState, GoalScore]:
     """Reward and cost of having come to `position`, and the goal's next place if it was reached."""
     layout, dims = state.layout, 3 if three_d else 2
@@ -147,8 +151,7 @@ def score(
 def check_layout(params: GoalParams, num_hazards: int) -> None:
     """Refuse sizes for which layouts, or new goals, can (almost) never be placed, by trying on the host."""
     for name, value in params._asdict().items():
-        if not np.isfinite(value) or value < 0:
-            raise InputError(f"{name}={value} is not a size: expected a finite number >= 0.")
+        check_size(name, value)
     if num_hazards < 0:
         raise InputError(f"num_hazards={num_hazards} must be >= 0.")
     if params.keepout >= params.arena:
@@ -161,6 +164,7 @@ def check_layout(params: GoalParams, num_hazards: int) -> None:
             f"({2 * params.keepout}): an episode must not start in a hazard or in its goal."
         )
     rng, half, spacing = np.random.default_rng(0), params.arena - params.keepout, 2 * params.keepout
+    # A tenth of the tries must work: layouts restart until one fits, and in a batch all wait for the slowest.
     worked = sum(_try_layout(rng, num_hazards, half, spacing) for _ in range(40))
     if worked < 4:
         raise InputError(

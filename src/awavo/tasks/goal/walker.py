@@ -9,28 +9,29 @@ are the same everywhere, so one compiled model serves all environments. With bas
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
+from awavo.checks import check_limits
 from awavo.errors import InputError
-from awavo.tasks.base import check_limits, lazily
+from awavo.tasks.base import make_where_needed
 from awavo.tasks.goal.gait import check_rate, clock, gait_torques
 from awavo.tasks.goal.lidar import BINS, compass, lidar_plane
-from awavo.tasks.goal.rules import MAX_SHAPED, GoalParams, GoalState, check_layout, sample_layout, score
+from awavo.tasks.goal.rules import MAX_SHAPED, GoalParams, GoalState, Layout, check_layout, sample_layout, score
 from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker, skip_sensors
 from awavo.tasks.host_core import HostEnv, HostStep
 from awavo.types import Box, EnvSpec, Timestep
 
 __all__ = [
     "WalkerBackend",
-    "Walking",
+    "WalkerTask",
     "advance_task",
     "start_task",
     "walker",
@@ -39,16 +40,16 @@ __all__ = [
     "walker_spec",
 ]
 
-SUBSTEPS = 10
+SUBSTEPS = 10  # of 5 ms
 OBS_DIM = 3 + 2 + 3 + BINS + 20 + 10 + 3 + 2 + 3
 TORSO_HEIGHT = 0.43
 
 
-class Walking(NamedTuple):
+class WalkerTask(NamedTuple):
     """The task's state of one environment."""
 
     goal: GoalState
-    time: Array
+    time: Int[Array, ""]
 
 
 def walker_spec(cost_limits: Sequence[float], horizon: int, gait_hz: float = 0.0) -> EnvSpec:
@@ -73,7 +74,7 @@ def walker_pose(base: Float[Array, " 3"], goal: GoalState) -> tuple[Float[Array,
 
 
 def walker_obs(
-    base: Float[Array, " 3"], sensors: Float[Array, " 31"], state: Walking, gait_hz: float = 0.0
+    base: Float[Array, " 3"], sensors: Float[Array, " 31"], state: WalkerTask, gait_hz: float = 0.0
 ) -> Float[Array, " d"]:
     """Accelerometer, compass, gyroscope, lidar, sine and cosine of joints, their speeds, magnetometer, touch, speed.
 
@@ -95,17 +96,17 @@ def walker_obs(
 
 def start_task(
     key: Array, sensors: Float[Array, " 31"], params: GoalParams, num_hazards: int, gait_hz: float = 0.0
-) -> tuple[Walking, Array]:
+) -> tuple[WalkerTask, Array]:
     """Draw a layout; `sensors` are those of the model at rest."""
     layout = sample_layout(key, params, num_hazards, three_d=False)
     goal = GoalState(layout, jnp.linalg.norm(layout.goal[:2] - layout.start))
-    state = Walking(goal, jnp.zeros((), jnp.int32))
+    state = WalkerTask(goal, jnp.zeros((), jnp.int32))
     return state, walker_obs(jnp.zeros(3), sensors, state, gait_hz)
 
 
 def advance_task(
     key: Array,
-    state: Walking,
+    state: WalkerTask,
     base: Float[Array, " 3"],
     sensors: Float[Array, " 31"],
     broken: Bool[Array, ""],
@@ -114,7 +115,7 @@ def advance_task(
     num_hazards: int,
     horizon: int,
     gait_hz: float = 0.0,
-) -> tuple[Walking, Timestep]:
+) -> tuple[WalkerTask, Timestep]:
     """One step of the rules after the physics has come to `base`; episodes that end start again at once.
 
     Where the physics is `broken` (it diverged), the episode terminates with reward -10 and cost 1, as in GUARD.
@@ -124,19 +125,19 @@ def advance_task(
     goal, found = score(step_key, state.goal, walker_pose(base, state.goal)[0], params, three_d=False)
     reward, cost = jnp.where(broken, -MAX_SHAPED, found.reward), jnp.where(broken, 1.0, found.cost)
     time = state.time + 1
-    obs = walker_obs(base, sensors, Walking(goal, time), gait_hz)
+    obs = walker_obs(base, sensors, WalkerTask(goal, time), gait_hz)
     terminated = found.stuck | broken
     truncated = (time >= horizon) & ~terminated
     over = terminated | truncated
     fresh = partial(start_task, sensors=rest, params=params, num_hazards=num_hazards, gait_hz=gait_hz)
-    state, shown = lazily(reset_key, over, lambda k: fresh(k), (Walking(goal, time), obs))
+    state, shown = make_where_needed(reset_key, over, lambda k: fresh(k), (WalkerTask(goal, time), obs))
     return state, Timestep(shown, reward, cost[None], terminated, truncated, obs)
 
 
 class WalkerBackend:
     """E walkers in C MuJoCo: each thread takes the next one that waits and steps it without holding Python's lock.
 
-    Sensors are computed once a step, at its end. The next step's first substep goes on from there: positions,
+    Sensors are computed once a step, at its end. The next step's first substep starts from there: positions,
     collisions and inertia do not depend on the action.
     """
 
@@ -146,6 +147,7 @@ class WalkerBackend:
         self._mujoco = load_mujoco("the walker")
         self.params = params
         self._model = load_walker()
+        # Between the ends of two steps nobody reads sensors.
         self._quick = skip_sensors(self._model)
         self._datas = [self._mujoco.MjData(self._model) for _ in range(num_envs)]
         self._controls = [data.ctrl for data in self._datas]
@@ -154,7 +156,7 @@ class WalkerBackend:
         self._warnings = [data.warning.number for data in self._datas]
         kinds = self._mujoco.mjtWarning
         self._bad = [int(k) for k in (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC)]
-        self._stand(range(num_envs))
+        self._reset_models(range(num_envs))
         self._rest = np.array(self._datas[0].sensordata, np.float32)
         self._threads = min(threads, num_envs)
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
@@ -168,10 +170,10 @@ class WalkerBackend:
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
-        self._stand(range(len(self._datas)))
+        self._reset_models(range(len(self._datas)))
         with jax.default_device(self._device):
             keys = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
-            self._keys = jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys)
+            self._keys = jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys)  # one stream for layouts, one for steps
             self._state, obs = self._start(keys)
         return np.asarray(obs)
 
@@ -182,20 +184,21 @@ class WalkerBackend:
             action = gait_torques(np, self._gait_hz, action, joints, np.asarray(self._state.time))
         for control, wanted in zip(self._controls, action, strict=True):
             control[:] = wanted
-        waiting = iter(self._datas)
+        waiting = iter(self._datas)  # shared by the threads: each takes the next
         if self._pool is None:
             self._walk(waiting)
         else:
             list(self._pool.map(self._walk, [waiting] * self._threads))
         base, sensors = np.array(self._places, np.float32)[:, :3], np.array(self._felt, np.float32)
+        # MuJoCo resets a state that diverges and counts a warning.
         broken = np.array(self._warnings)[:, self._bad].any(1)
         with jax.default_device(self._device):
             self._keys, self._state, out = self._advance(self._keys, self._state, base, sensors, broken)
         out = jax.tree.map(np.array, out)
-        self._stand(np.flatnonzero(out.terminated | out.truncated))
+        self._reset_models(np.flatnonzero(out.terminated | out.truncated))
         return HostStep(out.obs, out.reward, out.costs, out.terminated, out.truncated, out.final_obs)
 
-    def layout(self, index: int) -> Any:
+    def layout(self, index: int) -> Layout:
         """The layout of one environment's episode."""
         return jax.tree.map(lambda x: np.asarray(x[index]), self._state.goal.layout)
 
@@ -209,12 +212,12 @@ class WalkerBackend:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _stand(self, which: Iterable[int]) -> None:
+    def _reset_models(self, which: Iterable[int]) -> None:
         for i in which:
             self._mujoco.mj_resetData(self._model, self._datas[i])
             self._mujoco.mj_forward(self._model, self._datas[i])
 
-    def _walk(self, waiting: Iterator[Any]) -> None:
+    def _walk(self, waiting: Iterator[object]) -> None:
         """Step what the threads' common iterator yields: nothing but calls that let go of Python's lock."""
         first, step, forward = self._mujoco.mj_step2, self._mujoco.mj_step, self._mujoco.mj_forward
         for data in waiting:
@@ -223,7 +226,9 @@ class WalkerBackend:
             forward(self._model, data)
 
 
-def _split_and(advance: Any) -> Any:
+def _split_and(
+    advance: Callable[..., tuple[WalkerTask, Timestep]],
+) -> Callable[..., tuple[Array, WalkerTask, Timestep]]:
     def run(key, state, base, sensors, broken):
         key, step_key = jax.random.split(key)
         return key, *advance(step_key, state, base, sensors, broken)

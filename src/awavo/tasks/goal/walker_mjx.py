@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from awavo.errors import MissingExtraError
 from awavo.tasks.goal.gait import gait_torques
 from awavo.tasks.goal.rules import GoalParams, check_layout
-from awavo.tasks.goal.walker import SUBSTEPS, Walking, advance_task, start_task, walker_spec
+from awavo.tasks.goal.walker import SUBSTEPS, WalkerTask, advance_task, start_task, walker_spec
 from awavo.tasks.goal.walker_model import load_walker
 from awavo.types import Env
 
@@ -28,13 +29,13 @@ __all__ = ["WalkerState", "load_mjx", "walker_mjx"]
 class WalkerState(NamedTuple):
     """The task's state, and joint positions, speeds and the solver's warm start of the walker."""
 
-    task: Walking
-    qpos: Array
-    qvel: Array
-    warm: Array
+    task: WalkerTask
+    qpos: Float[Array, " 13"]
+    qvel: Float[Array, " 13"]
+    warm: Float[Array, " 13"]
 
 
-def load_mjx() -> Any:
+def load_mjx() -> ModuleType:
     """Import MJX, or say how to get it."""
     try:
         with contextlib.redirect_stdout(sys.stderr):  # it says there which of its backends are missing
@@ -77,6 +78,7 @@ def walker_mjx(
         )
         data = jax.lax.fori_loop(0, SUBSTEPS, lambda _, d: mjx.step(model, d), data)
         data = mjx.forward(model, data)
+        # MJX raises no warnings: what C MuJoCo would call diverged is seen in the numbers.
         broken = ~jnp.all(jnp.isfinite(data.qpos) & (jnp.abs(data.qvel) < 1e10) & jnp.isfinite(data.qacc))
         task, out = advance_task(
             key, state.task, data.qpos[:3], data.sensordata, broken, rest.sensordata, params, num_hazards, horizon,

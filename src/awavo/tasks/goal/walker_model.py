@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from types import ModuleType
 from typing import Any
 
 from awavo.errors import MissingExtraError
@@ -107,7 +108,7 @@ def walker_xml() -> str:
 </mujoco>"""
 
 
-def load_mujoco(needed_by: str) -> Any:
+def load_mujoco(needed_by: str) -> ModuleType:
     """Import mujoco, or say how to get it."""
     try:
         import mujoco

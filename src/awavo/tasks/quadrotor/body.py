@@ -95,6 +95,7 @@ def rotor_forces(rotors: Float[Array, "4 ..."], params: QuadrotorParams) -> Floa
 def wrench(forces: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, "4 ..."]:
     """Collective thrust and body torques of rotor thrusts: the rows 1, L y_j, -L x_j, -kappa s_j."""
     f, arm = forces, params.arm
+    # A rotor at +y lifts that side (roll), one at +x lifts the nose (negative pitch); drag turns against its spin.
     roll = sum(arm * y * f[j] for j, (_, y) in enumerate(LEVERS))
     pitch = sum(-arm * x * f[j] for j, (x, _) in enumerate(LEVERS))
     yaw = sum(-params.torque_ratio * s * f[j] for j, s in enumerate(SPINS))
@@ -126,7 +127,9 @@ def euler_step(
     drag = body_drag(body.attitude, body.velocity - wind, share, params)
     push = rotate(body.attitude, drag + jnp.stack([jnp.zeros_like(load[0])] * 2 + [load[0]])) + external
     ax, ay, az = push / params.mass
+    # First-order lag over dt under a constant command.
     change = (commands - body.rotors) * (1 - jnp.exp(-dt / params.motor_time))
+    # Angular momentum of the rotors about z, and the torque of changing it.
     spin = params.rotor_inertia * (body.rotors[0] + body.rotors[1] - body.rotors[2] - body.rotors[3])
     kick = params.rotor_inertia * (change[0] + change[1] - change[2] - change[3]) / dt
     p, q, r = body.rates
@@ -140,6 +143,7 @@ def euler_step(
     )
     w, x, y, z = body.attitude
     drift = jnp.stack([-x * p - y * q - z * r, w * p + y * r - z * q, w * q - x * r + z * p, w * r + x * q - y * p])
+    # Back to a unit quaternion: an Euler step lengthens it.
     attitude = body.attitude + 0.5 * dt * drift
     return Body(
         body.position + dt * body.velocity,

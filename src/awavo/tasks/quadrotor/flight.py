@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from awavo.checks import check_choice, check_limits
 from awavo.errors import InputError
-from awavo.tasks.base import Transition, auto_reset, check_choice, check_limits
+from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.quadrotor.body import Body, body_drag, euler_step, hovering, rotate, rotor_forces, thrust_axis
 from awavo.tasks.quadrotor.force_filter import ForceFilter, start_filter, update_filter
 from awavo.tasks.quadrotor.forest import Forest, clearance, distances, plant_forest, proximity_push
@@ -44,14 +45,17 @@ __all__ = [
     "quadrotor",
 ]
 
+# Shares of wind and of obstacles: 0 switches a factor off.
 FLIGHT_TASKS = {"FT0": (0.0, 0.0), "FT1": (1.0, 0.0), "FT2": (0.0, 1.0), "FT3": (1.0, 1.0)}
 COST_NAMES = ("clearance", "envelope")
 SUBSTEPS, PLANT_DT = 10, 0.002
 DT = SUBSTEPS * PLANT_DT
 MARKS = 8
+# What the policy sees ahead: the reference after these seconds, and so many of the nearest obstacles.
 LOOKAHEAD = (0.2, 0.4, 0.8)
 NEAREST = 3
 OBS_DIM = 3 + 3 + 9 + 3 + 3 + 3 * len(LOOKAHEAD) + 3 * NEAREST
+# Thrust per mass in m/s^2, body rates in rad/s.
 ACTION_LOW = (0.0, -6.0, -6.0, -3.0)
 ACTION_HIGH = (20.0, 6.0, 6.0, 3.0)
 
@@ -95,7 +99,7 @@ def fly(
     def substep(_, carry):
         body, loop, total, bound = carry
         if motors:
-            k, u = params.throttle_curve, action
+            k, u = params.throttle_curve, action  # f / f_max = k u^2 + (1 - k) u
             forces = jnp.clip((k * u * u + (1 - k) * u) * params.thrust_max, params.thrust_min, params.thrust_max)
             commands, at_bound = jnp.sqrt(forces / params.thrust_coefficient), jnp.any(action >= 1.0, 0)
         else:
@@ -119,6 +123,7 @@ def _observe(state: FlightState, reference: RefFn, params: QuadrotorParams) -> F
     near = jax.lax.top_k(-gaps, NEAREST)[1]
     towards = jnp.stack([state.forest.x[near], state.forest.y[near]], 1) - body.position[:2]
     unit = towards / jnp.maximum(jnp.linalg.norm(towards, axis=1, keepdims=True), 1e-6)
+    # As the lidars of the goal tasks do: e^-d, so that far obstacles fade.
     shown = jnp.exp(-jnp.maximum(gaps[near], 0.0))
     parts = [
         wanted.position - body.position, wanted.velocity - body.velocity, *axes, body.rates, state.filter.force,
@@ -132,6 +137,7 @@ def _measure(state: FlightState, before: Body, key: Array, params: QuadrotorPara
     body, thrust = state.body, state.thrust
     force_key, velocity_key = jax.random.split(key)
     gravity = jnp.array([0.0, 0.0, 1.0]) * params.gravity
+    # The accelerometer feels everything but gravity; what thrust and still air explain is taken off.
     still = rotate(body.attitude, body_drag(body.attitude, body.velocity, 1.0, params))
     noise = params.force_noise / params.mass * jax.random.normal(force_key, (3,))
     felt = (body.velocity - before.velocity) / DT + gravity + noise
@@ -211,6 +217,7 @@ def flight_functions(
         wind = wind_at(before.position, mark, state.time, state.gust_start, state.air, params)
         external = proximity_push(state.forest, before.position, params)
         body, loop, thrust, bound = fly(before, state.loop, action, wind, external, params, motors)
+        # What the filter looks for: the drag that wind adds to that of still air, and the push of obstacles.
         blown = body_drag(body.attitude, body.velocity - wind, 1.0, params)
         still = body_drag(body.attitude, body.velocity, 1.0, params)
         force = rotate(body.attitude, blown - still) + external
@@ -222,6 +229,7 @@ def flight_functions(
         wanted = reference_fn(state.time, params)
         gap = clearance(state.forest, body.position, params)
         hit = (gap < params.collision_radius) | (body.position[2] < params.collision_radius)
+        # The cost grows from 0 at the clearance to 1 at the collision radius.
         near = jnp.clip((params.clearance - gap) / (params.clearance - params.collision_radius), 0.0, 1.0)
         tilt = thrust_axis(body.attitude)[2]
         outside = (tilt < jnp.cos(params.tilt_limit)) | bound

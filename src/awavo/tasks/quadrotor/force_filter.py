@@ -42,6 +42,7 @@ def update_filter(
 ) -> ForceFilter:
     """Predict over dt under `push` (known force: thrust, drag, weight), then take in both measurements."""
     velocity = state.velocity + dt * (push + state.force) / params.mass
+    # Of (velocity, force): v' = v + dt f / m, f' = f.
     transition = jnp.stack([jnp.stack([jnp.ones(()), jnp.asarray(dt / params.mass)]), jnp.array([0.0, 1.0])])
     walk = jnp.diag(jnp.stack([jnp.asarray(1e-6), jnp.asarray(dt * params.force_walk**2)]))
     covariance = transition @ state.covariance @ transition.T + walk
@@ -50,5 +51,5 @@ def update_filter(
     miss_v, miss_f = measured_velocity - velocity, measured_force - state.force
     velocity = velocity + gain[0, 0] * miss_v + gain[0, 1] * miss_f
     force = state.force + gain[1, 0] * miss_v + gain[1, 1] * miss_f
-    left = jnp.eye(2) - gain
+    left = jnp.eye(2) - gain  # Joseph's form keeps the covariance positive in float32
     return ForceFilter(velocity, force, left @ covariance @ left.T + gain @ noise @ gain.T)

@@ -17,9 +17,9 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["Forest", "clearance", "distances", "plant_forest", "proximity_push"]
 
-FAR = 1e3
-HALF_SIZE = (7.0, 5.0)
-TRIES = 32
+FAR = 1e3  # metres: where obstacles are that do not exist
+HALF_SIZE = (7.0, 5.0)  # of the ground, in metres
+TRIES = 32  # places tried for a cylinder
 
 
 class Forest(NamedTuple):
@@ -70,6 +70,7 @@ def plant_forest(
     height = jax.random.uniform(height_key, (num,), minval=0.5, maxval=3.0).at[0].set(3.0)
     half = jnp.array(HALF_SIZE)
     drawn = jax.random.uniform(place_key, (num, TRIES, 2), minval=-half, maxval=half)
+    # The first cylinder tries places around the mark, the outer side first.
     angles = jnp.linspace(0, 2 * jnp.pi, TRIES, endpoint=False) + jnp.arctan2(mark[1], mark[0])
     ring = mark[:2] + (radius[0] + gap + 0.02) * jnp.stack([jnp.cos(angles), jnp.sin(angles)], 1)
     drawn = drawn.at[0].set(ring)
@@ -81,6 +82,7 @@ def plant_forest(
         off_path = jnp.min(jnp.linalg.norm(options[:, None] - path[:, :2], axis=-1), 1) - r >= gap
         apart = jnp.linalg.norm(options[:, None] - places, axis=-1) - radii - r
         fits = off_path & jnp.all(apart >= spacing, 1)
+        # One that fits nowhere goes far away, each to its own place.
         chosen = jnp.where(jnp.any(fits), options[jnp.argmax(fits)], 10 * FAR + index * FAR)
         return (places.at[index].set(chosen), radii.at[index].set(r)), None
 

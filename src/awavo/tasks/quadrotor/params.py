@@ -68,7 +68,7 @@ class QuadrotorParams(NamedTuple):
     reference_x: float = 3.0
     reference_y: float = 1.5
     reference_z: float = 1.5
-    # Force filter: deviations of measured force and velocity, and of the force's random walk (N per sqrt(s)).
+    # Force filter: standard deviations of measured force and velocity, and of the force's random walk (N per sqrt(s)).
     force_noise: float = 0.15
     velocity_noise: float = 0.03
     force_walk: float = 1.5

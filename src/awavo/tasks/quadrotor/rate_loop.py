@@ -20,7 +20,7 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["RateLoop", "rate_loop", "start_loop", "throttle"]
 
-INTEGRAL_LIMIT = 0.3
+INTEGRAL_LIMIT = 0.3  # of normalised torque: PX4's guard against wind-up
 
 
 class RateLoop(NamedTuple):
@@ -52,6 +52,7 @@ def rate_loop(
     arm = 4 * params.thrust_max * params.arm * 0.5**0.5
     scale = (arm, arm, 4 * params.torque_ratio * params.thrust_max)
     error = wanted - rates
+    # D acts on the measured rates: a step of the command does not kick.
     drift = (rates - loop.rates) / dt
     integral = jnp.clip(
         loop.integral + dt * jnp.stack([g[1] * e for g, e in zip(gains, error, strict=True)]),

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.checks import all_finite, check_choice
 from awavo.errors import InputError
-from awavo.tasks.base import check_choice
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["REFERENCES", "RefState", "circle", "lissajous", "make_reference", "minimum_snap", "snap_reference"]
 
 REFERENCES = ("lissajous", "circle", "snap")
-DEGREE = 7
+DEGREE = 7  # the least that snap allows: its Euler-Lagrange equation is p^(8) = 0
 WAYPOINTS = ((0, 0, 1.5), (2, 1, 1.8), (3, -1, 1.2), (0, -1.5, 1.5), (-3, 1, 1.8), (-2, -1, 1.2), (0, 0, 1.5))
 
 
@@ -70,6 +70,7 @@ def _powers(t: float, order: int) -> np.ndarray:
 def minimum_snap(waypoints: Float[np.ndarray, "W 3"], durations: Float[np.ndarray, " P"]) -> Float[np.ndarray, "P 8 3"]:
     """Coefficients of every piece, each in its own time from 0 to its duration, by the KKT system."""
     pieces, num = len(durations), DEGREE + 1
+    # Integral of the product of fourth derivatives of t^a and t^b over a piece.
     hessian = np.zeros((pieces * num, pieces * num))
     for i, duration in enumerate(durations):
         for a in range(4, num):
@@ -88,11 +89,13 @@ def minimum_snap(waypoints: Float[np.ndarray, "W 3"], durations: Float[np.ndarra
     for i, duration in enumerate(durations):
         demand([(i, _powers(0.0, 0))], waypoints[i])
         demand([(i, _powers(duration, 0))], waypoints[i + 1])
+    # At rest at both ends, smooth in between.
     for order in (1, 2, 3):
         demand([(0, _powers(0.0, order))], np.zeros(3))
         demand([(pieces - 1, _powers(durations[-1], order))], np.zeros(3))
         for i in range(pieces - 1):
             demand([(i, _powers(durations[i], order)), (i + 1, -_powers(0.0, order))], np.zeros(3))
+    # The stationary point of the quadratic form under the constraints, with their multipliers.
     constraints = np.array(rows)
     zero = np.zeros((len(rows), len(rows)))
     system = np.block([[2 * hessian, constraints.T], [constraints, zero]])
@@ -103,14 +106,14 @@ def minimum_snap(waypoints: Float[np.ndarray, "W 3"], durations: Float[np.ndarra
 def snap_reference(waypoints: Sequence[Sequence[float]], speed: float) -> RefFn:
     """Build the reference through `waypoints`: pieces take their length over `speed`; it stays at the last one."""
     points = np.asarray(waypoints, float)
-    if points.ndim != 2 or points.shape[1] != 3 or len(points) < 2 or not np.isfinite(points).all():
+    if points.ndim != 2 or points.shape[1] != 3 or len(points) < 2 or not all_finite(points):
         raise InputError(f"waypoints have shape {points.shape}, expected (W, 3) finite numbers with W >= 2.")
     if not speed > 0:
         raise InputError(f"speed={speed} must be > 0.")
     lengths = np.linalg.norm(np.diff(points, axis=0), axis=1)
     if (lengths < 1e-6).any():
         raise InputError("two waypoints in a row are the same: give each once.")
-    durations = np.maximum(lengths / speed, 0.5)
+    durations = np.maximum(lengths / speed, 0.5)  # at least half a second each
     coefficients = minimum_snap(points, durations)
     starts = np.concatenate([[0.0], np.cumsum(durations)])
 

@@ -1,4 +1,4 @@
-r"""Wind: Dryden gusts that have the deviation asked for at any time step, a fan zone, a 1-cosine gust.
+r"""Wind: Dryden gusts that have the standard deviation asked for at any time step, a fan zone, a 1-cosine gust.
 
 With length L, airspeed V, :math:`T = L / V` and :math:`a = e^{-dt/T}`, the filters are stepped exactly:
 
@@ -23,7 +23,7 @@ __all__ = ["gusts", "start_gusts", "step_gusts", "zone_share", "wind_at"]
 
 
 def start_gusts(key: Array) -> Float[Array, " 5"]:
-    """Draw the filters' states (one along the wind, two across, two up) from their stationary law."""
+    """Draw the filters' states (one along the wind, two across, two up) from their stationary distribution."""
     a, b, c, d, e = jax.random.normal(key, (5,))
     half = 0.5
     return jnp.stack([a, b, half * b + half * c, d, half * d + half * e])
@@ -34,7 +34,7 @@ def step_gusts(key: Array, state: Float[Array, " 5"], dt: float, params: Quadrot
     noise = jax.random.normal(key, (5,))
     s = dt * params.gust_speed / params.gust_length
     a = jnp.exp(-s)
-    # P - Phi P Phi^T, entry by entry.
+    # P - Phi P Phi^T, entry by entry, and its Cholesky factor.
     q11 = 1 - a**2
     q12 = 0.5 - a**2 * (s + 0.5)
     q22 = 0.5 - a**2 * (s * s + s + 0.5)
@@ -50,7 +50,7 @@ def step_gusts(key: Array, state: Float[Array, " 5"], dt: float, params: Quadrot
 
 
 def gusts(state: Float[Array, " 5"], params: QuadrotorParams) -> Float[Array, " 3"]:
-    """Gust velocity along, across and up, each of deviation `gust_sigma`."""
+    """Gust velocity along, across and up, each of standard deviation `gust_sigma`."""
     root = 3.0**0.5
     across, up = (root * x1 + (1 - root) * x2 for x1, x2 in (state[1:3], state[3:5]))
     return params.gust_sigma * jnp.stack([state[0], across / 2**0.5, up / 2**0.5])

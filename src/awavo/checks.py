@@ -1,0 +1,42 @@
+"""Checks that the rooms share, of numbers and names that come from outside. No jax: host environments need none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from awavo.errors import InputError
+
+__all__ = ["all_finite", "check_choice", "check_limits", "check_size"]
+
+
+def all_finite(*values: ArrayLike) -> bool:
+    """Whether no entry of the numbers or arrays is NaN or infinite."""
+    return all(bool(np.isfinite(value).all()) for value in values)
+
+
+def check_size(name: str, value: float) -> float:
+    """Return the value, which must be a finite number >= 0."""
+    if not all_finite(value) or value < 0:
+        raise InputError(f"{name} is {value}, expected a finite number >= 0.")
+    return float(value)
+
+
+def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, ...]:
+    """Return one limit for each cost as floats, or say what is wrong with them."""
+    limits = tuple(float(b) for b in limits)
+    if len(limits) != len(names):
+        raise InputError(
+            f"{len(limits)} cost limits given, but the task has {len(names)} costs ({', '.join(names)}): "
+            "give one limit for each."
+        )
+    return tuple(check_size(f"the limit of cost '{name}'", limit) for name, limit in zip(names, limits, strict=True))
+
+
+def check_choice(keyword: str, value: str, choices: Sequence[str]) -> str:
+    """Return `value` if it is one of the choices."""
+    if value not in choices:
+        raise InputError(f"{keyword}={value!r} is not one of {', '.join(map(repr, choices))}.")
+    return value
