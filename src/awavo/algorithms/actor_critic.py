@@ -25,16 +25,8 @@ from awavo.algorithms import replay as ring
 from awavo.config import setting
 from awavo.inference.operators import Operator
 from awavo.inference.optimality import SignalBounds, log_optimality_fn, return_bounds
-from awavo.networks import (
-    Actor,
-    Categorical,
-    CautiousCritic,
-    QuantileCritic,
-    RunningStatistics,
-    actor,
-    cautious_critic,
-    normalize,
-)
+from awavo.networks import Actor, Categorical, RunningStatistics, actor, normalize
+from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
 from awavo.networks.optimize import adam, descend, optimizer_state, polyak_average
 from awavo.networks.quantiles import bellman_targets, quantile_huber
 from awavo.types import EnvSpec
@@ -133,28 +125,18 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -
     actor_optimizer = adam(config.actor_lr, config.max_grad_norm)
     critic_optimizer = adam(config.critic_lr, config.max_grad_norm)
 
+    def draw_critic(key: Array) -> QuantileCritic:
+        return quantile_critic(
+            key, spec.obs_dim, spec.action_space, config.hidden, 1 + spec.num_costs, config.num_quantiles,
+            config.value_scale, config.critic_layers == "standardized",
+        )  # fmt: skip
+
     def init(key: Array) -> Learner:
         actor_key, critic_key = jax.random.split(key)
         policy = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden)
-        critic = cautious_critic(
-            critic_key,
-            config.num_critics,
-            spec.obs_dim,
-            spec.action_space,
-            config.hidden,
-            1 + spec.num_costs,
-            config.num_quantiles,
-            config.value_scale,
-            config.critic_layers == "standardized",
-        )
-        return Learner(
-            policy,
-            critic,
-            _copy(critic),
-            _copy(policy),
-            optimizer_state(actor_optimizer, policy),
-            optimizer_state(critic_optimizer, critic),
-        )
+        critic = cautious_critic(critic_key, config.num_critics, draw_critic)
+        opts = optimizer_state(actor_optimizer, policy), optimizer_state(critic_optimizer, critic)
+        return Learner(policy, critic, _copy(critic), _copy(policy), *opts)
 
     def update(
         key: Array, learner: Learner, replay: ring.ReplayBuffer, objective: Objective, imagine: Imagine | None
@@ -186,14 +168,9 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -
             learner.actor, critic, obs, objective, action_key
         )
         policy, actor_opt = descend(actor_optimizer, grads, learner.actor_opt, learner.actor)
-        learner = Learner(
-            policy,
-            critic,
-            polyak_average(critic, learner.target_critic, config.polyak),
-            polyak_average(policy, learner.average_actor, config.actor_polyak),
-            actor_opt,
-            critic_opt,
-        )
+        target_critic = polyak_average(critic, learner.target_critic, config.polyak)
+        average_actor = polyak_average(policy, learner.average_actor, config.actor_polyak)
+        learner = Learner(policy, critic, target_critic, average_actor, actor_opt, critic_opt)
         return learner, GradientMetrics(actor_loss, clip_rate, critic_loss, entropy)
 
     def actor_objective(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,17 +24,9 @@ from awavo.algorithms.orpo_dr import OrpoDrConfig
 from awavo.config import setting
 from awavo.inference.sequences import PlanningConfig, action_defining, to_unit
 from awavo.inference.wvi import categorical_gswd
-from awavo.networks import (
-    ActionDistribution,
-    Actor,
-    Categorical,
-    RunningStatistics,
-    SlicingHead,
-    SquashedGaussian,
-    diversity_loss,
-    normalize,
-)
+from awavo.networks import ActionDistribution, Actor, Categorical, RunningStatistics, SquashedGaussian, normalize
 from awavo.networks.optimize import adam, all_finite, choose, descend, optimizer_state
+from awavo.networks.slicing import SlicingHead, diversity_loss
 from awavo.transport import adaptive_gswd
 from awavo.types import Box, Discrete, EnvSpec, Rollout
 
@@ -82,13 +75,8 @@ class Amortizer(NamedTuple):
     """
 
     init: Callable[[Actor, SlicingHead], tuple[optax.OptState, optax.OptState]]
-    pull: Callable[
-        [Array, Actor, optax.OptState, SlicingHead, RunningStatistics, Posteriors, Array],
-        tuple[Actor, optax.OptState, Array],
-    ]
-    ascend: Callable[
-        [SlicingHead, optax.OptState, Actor, RunningStatistics, Rollout], tuple[SlicingHead, optax.OptState, Array]
-    ]
+    pull: Callable[..., tuple[Actor, optax.OptState, Array]]
+    ascend: Callable[..., tuple[SlicingHead, optax.OptState, Array]]
 
 
 def empty_posteriors(spec: EnvSpec, config: AmortizationConfig) -> Posteriors:
@@ -122,14 +110,9 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
         return optimizer_state(head_optimizer, head), optimizer_state(actor_optimizer, actor)
 
     def pull(
-        key: Array,
-        actor: Actor,
-        opt: optax.OptState,
-        head: SlicingHead,
-        obs_stats: RunningStatistics,
-        posteriors: Posteriors,
-        env_steps: Array,
-    ) -> tuple[Actor, optax.OptState, Float[Array, ""]]:
+        key: Array, actor: Actor, opt: optax.OptState, head: SlicingHead, obs_stats: RunningStatistics,
+        posteriors: Posteriors, env_steps: Array,
+    ) -> tuple[Actor, optax.OptState, Float[Array, ""]]:  # fmt: skip
         if config.amortize_updates == 0:
             return actor, opt, jnp.zeros(())
         stored = jnp.minimum(posteriors.added, posteriors.obs.shape[0])
@@ -171,12 +154,8 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
             if isinstance(spec.action_space, Discrete):
                 return categorical_gswd(before, target, slices, defining=defining, order=config.order)
             flat = before.reshape(*before.shape[:2], -1)
-            measure = jax.vmap(
-                lambda x, y, w, s: adaptive_gswd(
-                    x, y, s, y_weights=w, learn_slices=True, defining=defining, order=config.order
-                )
-            )
-            return measure(flat, target, weights, slices)
+            distance = partial(adaptive_gswd, learn_slices=True, defining=defining, order=config.order)
+            return jax.vmap(lambda x, y, w, s: distance(x, y, s, y_weights=w))(flat, target, weights, slices)
 
         def loss(head):
             slices = head(hidden)
@@ -197,13 +176,9 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
 
 
 def policy_distance(
-    key: Array,
-    dist: ActionDistribution,
-    first: Array,
-    slices: Float[Array, "B L c"],
-    spec: EnvSpec,
+    key: Array, dist: ActionDistribution, first: Array, slices: Float[Array, "B L c"], spec: EnvSpec,
     config: AmortizationConfig,
-) -> Float[Array, " B"]:
+) -> Float[Array, " B"]:  # fmt: skip
     """How far the policy is from the posterior in each state: A-GSWD, or the cross-entropy."""
     space = spec.action_space
     defining = action_defining(space, config)

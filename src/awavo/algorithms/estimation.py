@@ -142,13 +142,8 @@ def estimator(spec: EnvSpec, config: EstimationConfig, window: int) -> Estimator
     def init(key: Array) -> Estimates:
         values = mlp(key, (spec.obs_dim, *config.hidden, signals_dim), activation=config.activation, output_scale=0.01)
         episodes = empty_window(window, spec.num_costs)
-        return Estimates(
-            values,
-            optimizer_state(optimizer, values),
-            running_statistics(spec.obs_dim),
-            episodes,
-            jnp.asarray(spec.horizon, jnp.float32),
-        )
+        opt, obs_stats = optimizer_state(optimizer, values), running_statistics(spec.obs_dim)
+        return Estimates(values, opt, obs_stats, episodes, jnp.asarray(spec.horizon, jnp.float32))
 
     def update(key: Array, estimates: Estimates, rollout: Rollout) -> tuple[Estimates, Batch, Array]:
         # The policy acted on observations scaled by the old statistics: ratios need the same ones.
@@ -161,15 +156,9 @@ def estimator(spec: EnvSpec, config: EstimationConfig, window: int) -> Estimator
         flat_obs, flat_advantages = obs.reshape(-1, spec.obs_dim), advantages.reshape(-1, signals_dim)
         targets = (advantages + values).reshape(-1, signals_dim) / config.value_scale
         fitted, opt, loss = fit_values(
-            key,
-            estimates.values,
-            estimates.optimizer,
-            optimizer,
-            flat_obs,
-            targets,
-            config.value_epochs,
-            config.value_batch,
-        )
+            key, estimates.values, estimates.optimizer, optimizer, flat_obs, targets,
+            config.value_epochs, config.value_batch,
+        )  # fmt: skip
         learnt = (fitted, opt, update_statistics(estimates.obs_stats, rollout.obs))
         fitted, opt, obs_stats = choose(all_finite(learnt), learnt, estimates[:3])
         episodes = push_episodes(estimates.window, rollout)

@@ -40,14 +40,9 @@ class ModelConfig:
 def learnt_dynamics(spec: EnvSpec, config: ModelConfig) -> EnsembleModel:
     """The ensemble of a task."""
     return ensemble(
-        spec,
-        config.num_members,
-        config.model_hidden,
-        config.model_lr,
-        config.model_weight_decay,
-        config.prior_scale,
+        spec, config.num_members, config.model_hidden, config.model_lr, config.model_weight_decay, config.prior_scale,
         config.model_activation,
-    )
+    )  # fmt: skip
 
 
 def train_ensemble(

@@ -22,17 +22,7 @@ from awavo.networks.optimize import polyak_average
 from awavo.networks.stochastic import StochasticPolicy, stochastic_policy
 from awavo.types import ActorParts, Algorithm, EnvSpec, Rollout
 
-__all__ = [
-    "Estimated",
-    "OnPolicy",
-    "OnPolicyConfig",
-    "OnPolicyInfo",
-    "OnPolicyState",
-    "PolicyState",
-    "act",
-    "algorithm",
-    "on_policy",
-]
+__all__ = ["Estimated", "OnPolicy", "OnPolicyConfig", "OnPolicyInfo", "OnPolicyState", "algorithm", "on_policy"]
 
 
 @dataclass(frozen=True)
@@ -53,23 +43,15 @@ class OnPolicyState(NamedTuple):
     estimates: Estimates
 
 
-class PolicyState(Protocol):
+class _PolicyState(Protocol):
     """A state that has at least the fields of `OnPolicyState`."""
 
     @property
-    def policy(self) -> StochasticPolicy:
-        """The last policy."""
-        ...
-
+    def policy(self) -> StochasticPolicy: ...
     @property
-    def average(self) -> StochasticPolicy:
-        """The running average of the policies' parameters."""
-        ...
-
+    def average(self) -> StochasticPolicy: ...
     @property
-    def estimates(self) -> Estimates:
-        """Values, statistics and constraint totals."""
-        ...
+    def estimates(self) -> Estimates: ...
 
 
 class OnPolicyInfo(NamedTuple):
@@ -100,9 +82,9 @@ class OnPolicy(NamedTuple):
 
     limits: Float[Array, " C"]
     init: Callable[[Array], OnPolicyState]
-    estimate: Callable[[Array, PolicyState, Rollout], Estimated]
+    estimate: Callable[[Array, _PolicyState, Rollout], Estimated]
     move: Callable[
-        [PolicyState, Estimated, LocalModel, Array, Callable[[Surrogate], Bool[Array, ""]]],
+        [_PolicyState, Estimated, LocalModel, Array, Callable[[Surrogate], Bool[Array, ""]]],
         tuple[OnPolicyState, OnPolicyInfo],
     ]
 
@@ -119,11 +101,11 @@ def on_policy(spec: EnvSpec, config: OnPolicyConfig) -> OnPolicy:
         )
         return OnPolicyState(policy, policy, estimation.init(value_key))
 
-    def estimate(key: Array, state: PolicyState, rollout: Rollout) -> Estimated:
+    def estimate(key: Array, state: _PolicyState, rollout: Rollout) -> Estimated:
         return Estimated(*estimation.update(key, state.estimates, rollout))
 
     def move(
-        state: PolicyState,
+        state: _PolicyState,
         estimated: Estimated,
         model: LocalModel,
         step: Float[Array, " n"],
@@ -146,7 +128,7 @@ def on_policy(spec: EnvSpec, config: OnPolicyConfig) -> OnPolicy:
     return OnPolicy(limits, init, estimate, move)
 
 
-State = TypeVar("State", bound=PolicyState)
+State = TypeVar("State", bound=_PolicyState)
 Info = TypeVar("Info")
 
 
@@ -154,10 +136,10 @@ def algorithm(
     init: Callable[[Array], State], learn: Callable[[Array, State, Rollout], tuple[State, Info]]
 ) -> Algorithm[State, Info]:
     """Put a method together from its own `init` and `learn`, and what all share."""
-    return Algorithm(init, act, learn, policy=_policy, actor=_actor)
+    return Algorithm(init, _act, learn, policy=_policy, actor=_actor)
 
 
-def act(key: Array, state: PolicyState, obs: Float[Array, "E d"], greedy: bool) -> tuple[Array, Array]:
+def _act(key: Array, state: _PolicyState, obs: Float[Array, "E d"], greedy: bool) -> tuple[Array, Array]:
     """Sample the last policy or take the mode of the average; the sample travels with the rollout, for the ratios."""
     policy = state.average if greedy else state.policy
     distribution = policy(normalize(state.estimates.obs_stats, obs))
@@ -165,9 +147,9 @@ def act(key: Array, state: PolicyState, obs: Float[Array, "E d"], greedy: bool) 
     return state.policy.action(sample), sample
 
 
-def _policy(state: PolicyState, obs: Float[Array, "E d"]) -> ActionDistribution:
+def _policy(state: _PolicyState, obs: Float[Array, "E d"]) -> ActionDistribution:
     return state.average.actions(normalize(state.estimates.obs_stats, obs))
 
 
-def _actor(state: PolicyState) -> ActorParts:
+def _actor(state: _PolicyState) -> ActorParts:
     return actor_parts(state.estimates.obs_stats, state.average.net, state.average.space)

@@ -135,13 +135,9 @@ def orpo_dr(
     """Build ORPO-DR for a task; `operator` replaces the one named in the configuration."""
     parts = orpo_dr_parts(spec, config, operator)
     return Algorithm(
-        parts.init,
-        parts.act,
-        lambda key, state, rollout: parts.learn(key, state, rollout, None),
-        policy=parts.policy,
-        actor=parts.actor,
-        critics=parts.critics,
-    )
+        parts.init, parts.act, lambda key, state, rollout: parts.learn(key, state, rollout, None),
+        policy=parts.policy, actor=parts.actor, critics=parts.critics,
+    )  # fmt: skip
 
 
 def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = None) -> OrpoDrParts:
@@ -161,10 +157,8 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             empty_window(config.window, spec.num_costs),
             jnp.full(spec.num_costs, config.weight_initial, jnp.float32),
             jnp.asarray(config.entropy, jnp.float32),
-            zero,
-            zero,
-            zero,
-        )
+            num_reward_updates=zero, num_rectified_updates=zero, num_skipped_updates=zero,
+        )  # fmt: skip
 
     def act(key: Array, state: OrpoDrState, obs: Array, greedy: bool) -> tuple[Array, tuple[()]]:
         obs = normalize(state.obs_stats, obs)
@@ -237,26 +231,19 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     def policy(state: OrpoDrState, obs: Array) -> ActionDistribution:
         return state.learner.average_actor(normalize(state.obs_stats, obs))
 
-    def quantiles(state: OrpoDrState, obs: Array, action: Array) -> Float[Array, "... 1+C M"]:
-        return state.learner.critic(normalize(state.obs_stats, obs), action)
-
     def log_optimality(state: OrpoDrState, means: Float[Array, "... 1+C"]) -> Float[Array, ...]:
         violated = exceeds(cost_estimate(state.window), spec, config)
         return likelihood(means, _branch_weights(state.cost_weights, violated, config), state.bounds)[0]
 
-    return OrpoDrParts(
-        init,
-        act,
-        learn,
-        policy,
-        lambda state: actor_parts(state.obs_stats, state.learner.average_actor.net, spec.action_space),
-        Critics(
-            quantiles,
-            lambda state: (state.bounds.low, state.bounds.high),
-            lambda state: return_bounds(state.bounds, config.discount, config.bound_margin),
-        ),
-        log_optimality,
+    def actor(state: OrpoDrState) -> ActorParts:
+        return actor_parts(state.obs_stats, state.learner.average_actor.net, spec.action_space)
+
+    critics = Critics[OrpoDrState](
+        quantiles=lambda state, obs, action: state.learner.critic(normalize(state.obs_stats, obs), action),
+        signal_bounds=lambda state: (state.bounds.low, state.bounds.high),
+        return_bounds=lambda state: return_bounds(state.bounds, config.discount, config.bound_margin),
     )
+    return OrpoDrParts(init, act, learn, policy, actor, critics, log_optimality)
 
 
 def clip_rewards(rollout: Rollout, config: ActorCriticConfig) -> Rollout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -100,19 +100,7 @@ def quantile_critic(
 
 
 def cautious_critic(
-    key: Array,
-    num_critics: int,
-    obs_dim: int,
-    space: ActionSpace,
-    hidden: Sequence[int],
-    num_signals: int,
-    num_quantiles: int,
-    scale: float,
-    standardize: bool = False,
+    key: Array, num_critics: int, draw: Callable[[Array], QuantileCritic]
 ) -> QuantileCritic | CautiousCritic:
     """Draw a critic, or several that are cautious together."""
-
-    def draw(key: Array) -> QuantileCritic:
-        return quantile_critic(key, obs_dim, space, hidden, num_signals, num_quantiles, scale, standardize)
-
     return draw(key) if num_critics == 1 else CautiousCritic(jax.vmap(draw)(jax.random.split(key, num_critics)))
