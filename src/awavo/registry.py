@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
-from awavo.types import Env
 
 __all__ = [
     "ALGORITHMS",
@@ -138,7 +137,7 @@ def import_named(path: str, setting: str) -> Any:
         ) from error
 
 
-def make_task(name: str, **options: Any) -> Env:
+def make_task(name: str, **options: Any) -> Any:
     """Build the functional environment `name`; unknown options get a suggestion."""
     return _build(name, resolve(name, TASKS, "task"), options)
 
