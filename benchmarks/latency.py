@@ -20,11 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.algorithms.awavo import awavo
-from awavo.algorithms.awavo_config import AwavoConfig
+from awavo.algorithms.awavo import AwavoConfig, awavo
 from awavo.inference.physics import ParametricModel, predict_parametric
-from awavo.inference.planner import Beliefs, planner, predicted_beliefs
-from awavo.inference.sequences import sequences, slice_shape
+from awavo.inference.planner import PlanningModel, planner, predicted_steps
+from awavo.inference.sequences import PlanningConfig, sequences, slice_shape
 from awavo.networks import SquashedGaussian
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.registry import make_task
@@ -71,21 +70,21 @@ def cartpole_loop(num_sequences: int, horizon: int, num_members: int, num_envs: 
 
 def quadrotor_loop(num_sequences: int, horizon: int, num_members: int):
     spec = EnvSpec("quadrotor-like", 13, Box((-1.0,) * 4, (1.0,) * 4), 500, ("near",), (10.0,))
-    config = AwavoConfig(num_sequences=num_sequences, horizon=horizon, degree=1)
+    config = PlanningConfig(num_sequences=num_sequences, horizon=horizon, degree=1)
     rng = np.random.default_rng(0)
     model = ParametricModel(
         jnp.asarray(rng.normal([1.0, 0.2], [0.05, 0.05], (num_members, 2)), jnp.float32), jnp.ones(13)
     )
     still = jnp.zeros(4)
-    beliefs = Beliefs(
-        *predicted_beliefs(lambda obs, action: predict_parametric(rigid_body, model, obs, action)),
+    planning = PlanningModel(
+        *predicted_steps(lambda obs, action: predict_parametric(rigid_body, model, obs, action)),
         model.log_weights(),
         lambda obs: SquashedGaussian(jnp.broadcast_to(still, (*obs.shape[:-1], 4)), still - 1, still - 1, still + 1),
         lambda obs: jnp.zeros((*obs.shape[:-1], 2)),
         lambda signals: signals[..., 0] - signals[..., 1],
     )
     slices = jax.random.normal(jax.random.key(1), slice_shape(spec.action_space, config))
-    run = jax.jit(lambda key, obs, plan: planner(spec, config)(key, beliefs, obs, plan, slices).plan)
+    run = jax.jit(lambda key, obs, plan: planner(spec, config)(key, planning, obs, plan, slices).plan)
 
     def decide(key, obs, memory):
         plan = run(key, obs, memory)

@@ -28,8 +28,7 @@ def measure(seeds: int, seconds: float, cache: str) -> dict:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
-    from awavo.algorithms.orpo_dr import orpo_dr
-    from awavo.config import OrpoDrConfig
+    from awavo.algorithms.orpo_dr import OrpoDrConfig, orpo_dr
     from awavo.registry import make_task
     from awavo.training.compilation import enable_cache
     from awavo.training.loop import CompiledRunner, chunk_fn, init_fn

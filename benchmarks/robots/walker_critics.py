@@ -20,7 +20,6 @@ import awavo  # noqa: F401, I001 (silences XLA before jax is loaded)
 import jax
 import numpy as np
 
-from awavo.algorithms.orpo_dr import critic_quantiles
 from awavo.config import TrainConfig
 from awavo.runs.problem import build_problem, resolve_config
 from awavo.provenance import command_line, device_info, source_commit
@@ -37,13 +36,13 @@ SETTINGS = {
 
 def measure(problem, state, seed: int) -> dict:
     """Correlations over fresh episodes of the policy with its noise."""
-    decide = jax.jit(problem.algorithm.decide, static_argnums=4)
+    decide, quantiles = jax.jit(problem.algorithm.decide, static_argnums=4), problem.algorithm.critics.quantiles
     host = problem.make_host()
     obs, rewards, said, seen = host.reset(seed), [], [], []
     for t in range(AHEAD + JUDGED):
         action, _, _ = decide(jax.random.fold_in(jax.random.key(seed), t), state, obs, (), False)
         if t < JUDGED:
-            said.append(np.asarray(critic_quantiles(state, obs, action))[:, 0].mean(-1))
+            said.append(np.asarray(quantiles(state, obs, action))[:, 0].mean(-1))
             seen.append(np.asarray(obs))
         out = host.step(np.asarray(action))
         obs = np.asarray(out.obs)

@@ -1,5 +1,6 @@
-"""Every configuration, as frozen dataclasses with checked fields; JSON in and out; a fingerprint.
+"""Settings as frozen dataclasses with checked fields; JSON in and out; a fingerprint.
 
+Those of a run are here, those of an algorithm, or of a part of one, beside what they set.
 A field is declared with `setting`, which carries its help text and the values it accepts. Values are checked by
 `check_config` before anything is compiled or written.
 """
@@ -17,7 +18,6 @@ from typing import Any, TypeVar, get_type_hints
 from awavo.errors import ConfigError, UnknownNameError, did_you_mean
 
 __all__ = [
-    "OrpoDrConfig",
     "TrainConfig",
     "check_config",
     "config_from_mapping",
@@ -44,65 +44,6 @@ def setting(
     """
     metadata = {"help": help, "low": low, "high": high, "choices": tuple(choices), "path": path}
     return field(default=default, metadata=metadata)
-
-
-@dataclass(frozen=True)
-class OrpoDrConfig:
-    """Settings of ORPO-DR. The defaults were chosen by measurement; the paper's are the preset `paper`."""
-
-    num_envs: int = setting(16, "environments stepped together", low=1, high=65_536)
-    rollout_length: int = setting(32, "steps of each environment between updates", low=1, high=100_000)
-    num_updates: int = setting(64, "gradient steps after each rollout", low=1, high=100_000)
-    batch_size: int = setting(128, "transitions per gradient step", low=1, high=1_000_000)
-    replay_capacity: int = setting(1_000_000, "transitions kept", low=1, high=1_000_000_000)
-    warmup_steps: int = setting(1_000, "environment steps before the first update", low=0, high=1_000_000_000)
-    hidden: tuple[int, ...] = setting((128, 128), "sizes of the hidden layers", low=1, high=65_536)
-    num_quantiles: int = setting(16, "quantiles M of each critic", low=1, high=1_024)
-    num_critics: int = setting(1, "critics of each signal, of which the most pessimistic counts", low=1, high=16)
-    critic_layers: str = setting(
-        "plain", "critics' hidden layers, as they are or standardized", choices=("plain", "standardized")
-    )
-    discount: float = setting(0.99, "discount gamma of the critics", low=0.0, high=0.99999)
-    reward_clip: float | None = setting(
-        None, "rewards beyond +- this are clipped for the learner; none keeps them", low=1e-9, high=1e9
-    )
-    backup_steps: int = setting(1, "stored steps n before a target bootstraps", low=1, high=1_000)
-    actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
-    critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)
-    polyak: float = setting(0.01, "averaging rate of the target critics", low=0.0, high=1.0)
-    actor_polyak: float = setting(1e-3, "averaging rate of the actor used for greedy actions", low=0.0, high=1.0)
-    huber: float = setting(1.0, "width of the quantile Huber loss", low=1e-6, high=1e6)
-    value_scale: float = setting(10.0, "scale of the critics' outputs", low=1e-6, high=1e6)
-    max_grad_norm: float = setting(10.0, "largest gradient norm", low=1e-6, high=1e9)
-    entropy: float = setting(0.05, "weight of the policy's entropy", low=0.0, high=1e3)
-    entropy_target: float | None = setting(
-        None, "entropy in nats that the weight is adapted to keep; none keeps the weight", low=-1e4, high=1e4
-    )
-    operator: str = setting(
-        "log",
-        "operator F between likelihoods and returns, or MODULE:NAME of one",
-        choices=("log", "affine", "power"),
-        path=True,
-    )
-    temperature: float = setting(0.15, "lam of the log operator, as a share of the return's range", low=1e-6, high=1e3)
-    kappa: float = setting(0.1, "exponent of the power operator", low=1e-3, high=1e3)
-    bound_margin: float = setting(
-        0.05, "safety margin of the return bounds, as a share of the range", low=0.0, high=10.0
-    )
-    clip_targets: str = setting("off", "keep the critics' targets within the return bounds", choices=("off", "on"))
-    rectify: str = setting("posterior", "how a violated constraint acts", choices=("posterior", "hard"))
-    tolerance: float = setting(0.5, "tolerance tau_c on every limit", low=0.0, high=1e9)
-    margin: float = setting(0.0, "share of each limit kept in reserve", low=0.0, high=1.0)
-    window: int = setting(16, "finished episodes W in the constraint estimate", low=1, high=100_000)
-    weight_initial: float = setting(0.2, "posterior: first weight of each constraint", low=0.0, high=1e6)
-    weight_min: float = setting(0.05, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
-    weight_max: float = setting(20.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
-    weight_growth: float = setting(
-        0.012, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
-    )
-    weight_decay: float = setting(
-        0.0024, "posterior: decay of a satisfied constraint's weight per rollout", low=0.0, high=10.0
-    )
 
 
 @dataclass(frozen=True)

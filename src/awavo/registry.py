@@ -14,7 +14,7 @@ __all__ = [
     "GPU_TASKS",
     "HOST_TASKS",
     "TASKS",
-    "Entry",
+    "Registration",
     "import_named",
     "make_host_task",
     "make_task",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-class Entry(NamedTuple):
+class Registration(NamedTuple):
     """Where a factory lives, and one line on it."""
 
     target: str
@@ -32,89 +32,93 @@ class Entry(NamedTuple):
 
 
 TASKS = {
-    "cartpole": Entry(
+    "cartpole": Registration(
         "awavo.tasks.cartpole:cartpole", "pole upright, out of five bands, within 6 degrees", "AWaVO 2024"
     ),
-    "acrobot": Entry("awavo.tasks.acrobot:acrobot", "swing up, sparing anticlockwise torque", "AWaVO 2024"),
-    "navigation": Entry("awavo.tasks.navigation:navigation", "point mass to a goal behind a disc", "this package"),
-    "garnet": Entry("awavo.tasks.tabular:garnet", "random finite CMDP", "Archibald et al. 1995"),
-    "hazard-grid": Entry("awavo.tasks.tabular:hazard_grid", "grid world with hazards and costly moves", "this package"),
-    "drone": Entry(
+    "acrobot": Registration("awavo.tasks.acrobot:acrobot", "swing up, sparing anticlockwise torque", "AWaVO 2024"),
+    "navigation": Registration(
+        "awavo.tasks.navigation:navigation", "point mass to a goal behind a disc", "this package"
+    ),
+    "garnet": Registration("awavo.tasks.tabular:garnet", "random finite CMDP", "Archibald et al. 1995"),
+    "hazard-grid": Registration(
+        "awavo.tasks.tabular:hazard_grid", "grid world with hazards and costly moves", "this package"
+    ),
+    "drone": Registration(
         "awavo.tasks.goal.drone:drone", "fly to goals in space, round 8 hazards", "GUARD (Zhao et al. 2023)"
     ),
-    "quadrotor": Entry(
+    "quadrotor": Registration(
         "awavo.tasks.quadrotor.flight:quadrotor", "track a reference in wind and among obstacles", "AWaVO 2024"
     ),
 }
 
 # Built by a factory that takes `num_envs` and returns a host environment: the simulator is not in JAX.
 HOST_TASKS = {
-    "walker": Entry(
+    "walker": Registration(
         "awavo.tasks.goal.walker:walker", "walk to goals round 8 hazards, on C MuJoCo", "GUARD (Zhao et al. 2023)"
     ),
 }
 
 # Functional tasks that need an extra, and make sense on a GPU only.
 GPU_TASKS = {
-    "walker-mjx": Entry(
+    "walker-mjx": Registration(
         "awavo.tasks.goal.walker_mjx:walker_mjx", "the walker through MJX, for GPUs", "GUARD (Zhao et al. 2023)"
     ),
 }
 TASKS |= GPU_TASKS
 
 ALGORITHMS = {
-    "awavo": Entry(
+    "awavo": Registration(
         "awavo.algorithms.awavo:awavo",
         "inference over action sequences by A-GSWD, ensemble model, ORPO-DR",
         "AWaVO 2024, Algorithm 2",
-        "awavo.algorithms.awavo_config:AwavoConfig",
+        "awavo.algorithms.awavo:AwavoConfig",
     ),
-    "orpo-dr": Entry(
+    "orpo-dr": Registration(
         "awavo.algorithms.orpo_dr:orpo_dr",
         "rectified policy optimisation, quantile critics",
         "AWaVO 2024, Algorithm 1",
-        "awavo.config:OrpoDrConfig",
+        "awavo.algorithms.orpo_dr:OrpoDrConfig",
     ),
-    "crpo": Entry(
+    "crpo": Registration(
         "awavo.algorithms.crpo:crpo",
         "constraint-rectified policy optimisation, trust-region steps",
         "Xu et al. 2021",
-        "awavo.algorithms.baseline_configs:CrpoConfig",
+        "awavo.algorithms.crpo:CrpoConfig",
     ),
-    "pcpo": Entry(
+    "pcpo": Registration(
         "awavo.algorithms.pcpo:pcpo",
         "trust-region step, then projection onto the limits",
         "Yang et al. 2020",
-        "awavo.algorithms.baseline_configs:PcpoConfig",
+        "awavo.algorithms.pcpo:PcpoConfig",
     ),
-    "cpo": Entry(
+    "cpo": Registration(
         "awavo.algorithms.cpo:cpo",
         "best step inside the trust region and the limits",
         "Achiam et al. 2017",
-        "awavo.algorithms.baseline_configs:CpoConfig",
+        "awavo.algorithms.cpo:CpoConfig",
     ),
-    "trpo-ipo": Entry(
+    "trpo-ipo": Registration(
         "awavo.algorithms.trpo_ipo:trpo_ipo",
         "log barrier on every limit, trust-region steps",
         "Liu et al. 2020",
-        "awavo.algorithms.baseline_configs:TrpoIpoConfig",
+        "awavo.algorithms.trpo_ipo:TrpoIpoConfig",
     ),
-    "trpo-lagrangian": Entry(
+    "trpo-lagrangian": Registration(
         "awavo.algorithms.trpo_lagrangian:trpo_lagrangian",
         "Lagrangian with dual ascent or PID multipliers, trust-region steps",
         "Ray et al. 2019, Stooke et al. 2020",
-        "awavo.algorithms.baseline_configs:TrpoLagrangianConfig",
+        "awavo.algorithms.trpo_lagrangian:TrpoLagrangianConfig",
     ),
-    "paets": Entry(
+    "paets": Registration(
         "awavo.algorithms.paets:paets",
         "planning with a mixture over action sequences and ensemble dynamics",
         "Okada & Taniguchi 2019",
-        "awavo.algorithms.baseline_configs:PaetsConfig",
+        "awavo.algorithms.paets:PaetsConfig",
     ),
 }
 
 
-def resolve(name: str, table: dict[str, Entry], kind: str) -> Callable[..., Any]:
+def resolve(name: str, table: dict[str, Registration], kind: str) -> Callable[..., Any]:
     """Import the factory registered under `name`."""
     if name not in table:
         raise UnknownNameError(f"no {kind} is named '{name}'.{did_you_mean(name, table)}")

@@ -1,30 +1,37 @@
 """The shapes everything shares: environments, rollouts, algorithms, estimates.
 
 Arrays are time-major `[T, E, ...]` (time, environment); costs are `[..., C]` even when C = 1.
-The seed axis is added outside. Fields typed `Any` hold arrays of jax, or of numpy where the environment lives on the
-host. This module imports no jax.
+The seed axis is added outside. `Array` is that of jax; on the host numpy's takes its place. This module imports no jax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from jax import Array
-
+    from jaxtyping import PyTree
+else:  # annotations can be resolved without importing jax
+    Array = PyTree = Any
 
 __all__ = [
     "ActionSpace",
+    "ActorParts",
     "Algorithm",
     "Box",
+    "Critics",
     "Discrete",
+    "Distribution",
     "Env",
     "EnvSpec",
     "Estimate",
     "Rollout",
     "Timestep",
 ]
+
+State = TypeVar("State")
+Info = TypeVar("Info")
 
 
 class Discrete(NamedTuple):
@@ -75,12 +82,12 @@ class Timestep(NamedTuple):
     of the episode that ended; otherwise both are equal.
     """
 
-    obs: Any
-    reward: Any
-    costs: Any
-    terminated: Any
-    truncated: Any
-    final_obs: Any
+    obs: Array
+    reward: Array
+    costs: Array
+    terminated: Array
+    truncated: Array
+    final_obs: Array
 
 
 class Env(NamedTuple):
@@ -91,55 +98,111 @@ class Env(NamedTuple):
     """
 
     spec: EnvSpec
-    params: Any
-    reset: Callable[[Array, Any], tuple[Any, Array]]
-    step: Callable[[Array, Any, Array, Any], tuple[Any, Timestep]]
+    params: PyTree
+    reset: Callable[[Array, PyTree], tuple[PyTree, Array]]
+    step: Callable[[Array, PyTree, Array, PyTree], tuple[PyTree, Timestep]]
 
 
 class Rollout(NamedTuple):
     """T steps of E environments. The `episode_*` fields are totals so far: of a whole episode where `done`."""
 
-    obs: Any
-    action: Any
-    extras: Any
-    reward: Any
-    costs: Any
-    terminated: Any
-    truncated: Any
-    next_obs: Any
-    episode_return: Any
-    episode_costs: Any
-    episode_length: Any
+    obs: Array
+    action: Array
+    extras: PyTree
+    reward: Array
+    costs: Array
+    terminated: Array
+    truncated: Array
+    next_obs: Array
+    episode_return: Array
+    episode_costs: Array
+    episode_length: Array
 
     @property
-    def done(self) -> Any:
+    def done(self) -> Array:
         """Where an episode ended, for whichever reason."""
         return self.terminated | self.truncated
 
 
-class Algorithm(NamedTuple):
+class Distribution(Protocol):
+    """A distribution over the actions of a task, one for each observation of a batch."""
+
+    def sample(self, key: Array) -> Array:
+        """Draw one action each."""
+        ...
+
+    def mode(self) -> Array:
+        """The greedy action."""
+        ...
+
+    def log_prob(self, action: Array) -> Array:
+        """Log-probability, or log-density, of one action each."""
+        ...
+
+
+class ActorParts(NamedTuple):
+    """What decides greedily, as plain numbers, for formats that hold no jax.
+
+    `x = clip((obs - mean) / std, -10, 10)` goes through the layers `x @ weight + bias` with `activation` between them;
+    the largest of the outputs is a discrete action, `tanh` of the first `dim` of them, scaled to the box, a continuous
+    one.
+    """
+
+    mean: Array
+    std: Array
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    activation: str
+    space: ActionSpace
+
+
+class Critics(NamedTuple, Generic[State]):
+    """What certification asks of quantile critics; all signals are the reward followed by the C costs.
+
+    `quantiles(state, obs, action) -> [..., 1 + C, M]` of the discounted returns; `signal_bounds(state)` are the
+    smallest and largest signal `[1 + C]` of one step in all training; `return_bounds(state)` those of the discounted
+    return that the likelihoods assume.
+    """
+
+    quantiles: Callable[[State, Array, Array], Array]
+    signal_bounds: Callable[[State], tuple[Array, Array]]
+    return_bounds: Callable[[State], tuple[Array, Array]]
+
+
+class Algorithm(NamedTuple, Generic[State, Info]):
     """What a factory such as `orpo_dr(spec, config)` returns.
 
     `init(key) -> State`; `act(key, state, obs, greedy) -> (action, extras)`, batched over environments;
     `learn(key, state, rollout) -> (State, Info)`. State holds arrays only; Info holds scalars that become
     metrics by field name.
 
+    Nobody else looks inside a State. What export, explanation and certification need, an algorithm says here, or leaves
+    out: `policy(state, obs) -> Distribution` of the actions in raw observations, whose mode is the greedy action (None
+    where there is no policy network and all decisions come from planning); `actor(state)`, the same as plain numbers;
+    `critics`; `slices(state, obs) -> [..., L, c]`, the slices by which it decides, where it learns them.
+
     An algorithm that decides by inference has a planner too, which then takes the place of `act`:
     `start(num_envs) -> Memory` and `plan(key, state, obs, memory, greedy) -> (action, extras, Memory)`, where Memory
     is what it keeps of each environment from one step of an episode to the next, the environment being the first axis.
     """
 
-    init: Callable[[Array], Any]
-    act: Callable[[Array, Any, Array, bool], tuple[Array, Any]]
-    learn: Callable[[Array, Any, Rollout], tuple[Any, Any]]
-    start: Callable[[int], Any] | None = None
-    plan: Callable[[Array, Any, Array, Any, bool], tuple[Array, Any, Any]] | None = None
+    init: Callable[[Array], State]
+    act: Callable[[Array, State, Array, bool], tuple[Array, PyTree]]
+    learn: Callable[[Array, State, Rollout], tuple[State, Info]]
+    policy: Callable[[State, Array], Distribution] | None = None
+    start: Callable[[int], PyTree] | None = None
+    plan: Callable[[Array, State, Array, PyTree, bool], tuple[Array, PyTree, PyTree]] | None = None
+    actor: Callable[[State], ActorParts] | None = None
+    critics: Critics[State] | None = None
+    slices: Callable[[State, Array], Array] | None = None
 
-    def begin(self, num_envs: int) -> Any:
+    def begin(self, num_envs: int) -> PyTree:
         """Memory at the start of an episode in each environment; `()` without a planner."""
         return () if self.start is None else self.start(num_envs)
 
-    def decide(self, key: Any, state: Any, obs: Any, memory: Any, greedy: bool) -> tuple[Any, Any, Any]:
+    def decide(
+        self, key: Array, state: State, obs: Array, memory: PyTree, greedy: bool
+    ) -> tuple[Array, PyTree, PyTree]:
         """Return action, extras and memory, from the planner where there is one."""
         if self.plan is None:
             return *self.act(key, state, obs, greedy), memory
@@ -149,8 +212,8 @@ class Algorithm(NamedTuple):
 class Estimate(NamedTuple):
     """A number with its interval: every number shown to a person carries one."""
 
-    value: Any
+    value: Any  # numbers, or arrays of them along a curve
     low: Any
     high: Any
     count: Any
-    method: Any
+    method: str

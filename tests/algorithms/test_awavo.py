@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.algorithms.awavo import awavo
-from awavo.algorithms.awavo_config import AwavoConfig
+from awavo.algorithms.awavo import AwavoConfig, awavo
 from awavo.registry import make_task
 from awavo.tasks.base import Transition, auto_reset
 from awavo.training.compilation import jit_once

@@ -6,8 +6,7 @@ import pytest
 from scipy.optimize import minimize
 from toys import compiled, toy_rollout
 
-from awavo.algorithms.baseline_configs import CpoConfig
-from awavo.algorithms.cpo import constrained_step, cpo
+from awavo.algorithms.cpo import CpoConfig, constrained_step, cpo
 
 SOLVE = jax.jit(constrained_step)
 

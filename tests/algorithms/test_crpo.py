@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from toys import SPEC, compiled, toy_rollout
 
-from awavo.algorithms.baseline_configs import CrpoConfig
-from awavo.algorithms.crpo import choose_constraint, crpo
+from awavo.algorithms.crpo import CrpoConfig, choose_constraint, crpo
 
 CONFIG = CrpoConfig(num_envs=4, rollout_length=8, hidden=(8,), window=4, value_epochs=1)
 

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import SPEC, toy_rollout
 
-from awavo.algorithms.baseline_configs import CrpoConfig
 from awavo.algorithms.episodes import mean_length
-from awavo.algorithms.estimation import estimator, fit_values, gae
+from awavo.algorithms.estimation import EstimationConfig, estimator, fit_values, gae
 from awavo.networks import mlp
 
-ESTIMATOR = estimator(SPEC, CrpoConfig(hidden=(8,), window=4, value_epochs=1))
+ESTIMATOR = estimator(SPEC, EstimationConfig(hidden=(8,), value_epochs=1), window=4)
 UPDATE = jax.jit(ESTIMATOR.update)
 JITTED = jax.jit(gae)
 

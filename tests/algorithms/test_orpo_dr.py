@@ -9,8 +9,7 @@ import pytest
 import toys
 from toys import CONTINUOUS, compiled, toy_rollout
 
-from awavo.algorithms.orpo_dr import critic_quantiles, exceeds, orpo_dr
-from awavo.config import OrpoDrConfig
+from awavo.algorithms.orpo_dr import OrpoDrConfig, exceeds, orpo_dr, orpo_dr_parts
 from awavo.training.compilation import jit_once
 from awavo.types import Discrete
 
@@ -165,18 +164,18 @@ def test_actions_are_legal_and_greedy_ones_repeat(spec):
 def test_imagined_transitions_teach_the_critics():
     """Rows that a model adds, all worth 7 and final, pull the critics there."""
     config = dataclasses.replace(CONFIG, num_updates=60, critic_lr=2e-2)
-    algorithm = orpo_dr(SPEC, config)
+    parts = orpo_dr_parts(SPEC, config)
 
     def imagine(key, batch, policy):
         worth = jnp.full_like(batch.signals, 7.0)
         return batch._replace(signals=worth, terminated=jnp.ones_like(batch.terminated))
 
     rollout = toy_rollout(SPEC)
-    state = jit_once(algorithm.init)(jax.random.key(0))
+    state = jit_once(parts.init)(jax.random.key(0))
     means = []
     for more in (None, imagine):
-        after, _ = jax.jit(lambda s, more=more: algorithm.learn(jax.random.key(1), s, rollout, more))(state)
-        means.append(float(critic_quantiles(after, rollout.obs[0], rollout.action[0]).mean()))
+        after, _ = jax.jit(lambda s, more=more: parts.learn(jax.random.key(1), s, rollout, more))(state)
+        means.append(float(parts.critics.quantiles(after, rollout.obs[0], rollout.action[0]).mean()))
     assert means[1] > means[0] + 1.5
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from toys import compiled, toy_rollout
 
-from awavo.algorithms.baseline_configs import PaetsConfig
-from awavo.algorithms.paets import Mixture, execute, paets, refit, sequence_weights
+from awavo.algorithms.paets import Mixture, PaetsConfig, execute, paets, refit, sequence_weights
 from awavo.types import Box, Discrete, EnvSpec
 
 REFIT = jax.jit(refit, static_argnums=4)

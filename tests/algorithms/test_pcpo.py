@@ -9,9 +9,8 @@ import pytest
 from scipy.optimize import minimize
 from toys import SPEC, compiled, toy_rollout
 
-from awavo.algorithms.baseline_configs import PcpoConfig
 from awavo.algorithms.estimation import estimator
-from awavo.algorithms.pcpo import pcpo, project
+from awavo.algorithms.pcpo import PcpoConfig, pcpo, project
 from awavo.algorithms.trust_region import local_model, natural_gradients
 
 PROJECT = jax.jit(project)
@@ -59,7 +58,7 @@ def test_excess_is_taken_away_in_the_unit_of_the_surrogate():
     @jax.jit
     def projected(rollout):
         state = pcpo(SPEC, config).init(jax.random.key(0))
-        _, batch, _ = estimator(SPEC, config).update(jax.random.key(1), state.estimates, rollout)
+        _, batch, _ = estimator(SPEC, config, config.window).update(jax.random.key(1), state.estimates, rollout)
         excess = batch.excess(jnp.asarray(SPEC.cost_limits))
         rows, natural = natural_gradients(local_model(state.policy, batch, config), batch.cost_advantages.T)
         step, _ = project(jnp.zeros(rows.shape[1]), rows, natural, excess)

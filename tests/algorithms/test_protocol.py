@@ -3,12 +3,14 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from toys import CONTINUOUS, SPEC, compiled, moved, toy_rollout
 
+from awavo.config import TrainConfig, fingerprint
 from awavo.registry import ALGORITHMS, resolve
-from awavo.runs.problem import settings_class
+from awavo.runs.problem import resolve_config, settings_class
 from awavo.types import Discrete
 
 SMALL = dict(
@@ -97,6 +99,75 @@ def test_samples_come_from_the_last_policy_and_greedy_actions_from_the_average(n
     )
     np.testing.assert_array_equal(*sampled)
     assert np.any(greedy[0] != greedy[1])
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_the_policy_says_what_is_done_greedily(name, kind):
+    """Its mode is the greedy action and its parts compute the same, for raw observations of any size."""
+    spec = SPECS[kind]
+    programs = compiled(*parts(name), spec)
+    algorithm, state = programs.algorithm, programs.learn(jax.random.key(0), programs.state, toy_rollout(spec))[0]
+    obs = 3 + 2 * np.random.default_rng(1).normal(size=(50, spec.obs_dim)).astype(np.float32)
+    if name == "paets":
+        assert algorithm.policy is algorithm.actor is None
+        return
+    distribution = jax.jit(algorithm.policy)(state, obs)
+    greedy = np.asarray(programs.act(jax.random.key(3), state, obs, True)[0])
+    np.testing.assert_allclose(distribution.mode(), greedy, atol=1e-6)
+    assert np.all(np.isfinite(distribution.log_prob(distribution.sample(jax.random.key(4)))))
+
+    actor = algorithm.actor(state)
+    x = np.clip((obs - actor.mean) / actor.std, -10, 10)
+    for weight, bias in zip(actor.weights[:-1], actor.biases[:-1], strict=True):
+        x = getattr(jax.nn, actor.activation)(x @ weight + bias)
+    x = np.asarray(x @ actor.weights[-1] + actor.biases[-1])
+    if isinstance(actor.space, Discrete):
+        np.testing.assert_array_equal(x.argmax(-1), greedy)
+    else:
+        unit = np.tanh(x[:, : actor.space.dim])
+        np.testing.assert_allclose(unit * np.asarray(actor.space.high), greedy, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_certification_asks_for(name):
+    """Critics and slices where the method has them, in the shapes that the protocol promises."""
+    factory, config = parts(name)
+    on = dataclasses.replace(config, planning="on") if name == "awavo" else config
+    algorithm = factory(SPEC, on)
+    state = compiled(factory, config, SPEC).state
+    obs = jnp.zeros((5, SPEC.obs_dim))
+    assert (algorithm.critics is None) == (name not in ("awavo", "orpo-dr"))
+    assert (algorithm.slices is None) == (name != "awavo")
+    if algorithm.critics is not None:
+        quantiles = algorithm.critics.quantiles(state, obs, jnp.zeros(5, int))
+        assert quantiles.shape == (5, 1 + SPEC.num_costs, config.num_quantiles)
+        low, high = algorithm.critics.signal_bounds(state)
+        widest = algorithm.critics.return_bounds(state)
+        assert np.all(widest[0] <= low)
+        assert np.all(high <= widest[1])
+    if algorithm.slices is not None:
+        np.testing.assert_allclose(np.linalg.norm(algorithm.slices(state, obs), axis=-1), 1, rtol=1e-4)
+        assert factory(SPEC, dataclasses.replace(on, metric="kl")).slices is None
+
+
+# Resolved configurations by which stored runs are known again: (algorithm, task, preset, options).
+FINGERPRINTS = {
+    ("awavo", "cartpole", "default", ()): "e93d9f58bd9b2fa2",
+    ("awavo", "acrobot", "paper", (("metric", "kl"), ("horizon", 7))): "dd2e9e3a33a01eac",
+    ("orpo-dr", "cartpole", "default", ()): "aab8f329d9c809af",
+    ("crpo", "cartpole", "default", ()): "b245b670c5c3be2c",
+    ("pcpo", "cartpole", "default", ()): "c9f4ffcf81ab78a4",
+    ("cpo", "cartpole", "default", ()): "48048e56bf08cdf9",
+    ("trpo-ipo", "cartpole", "default", ()): "6c291ae85823c8c7",
+    ("trpo-lagrangian", "cartpole", "default", ()): "670e4a3cadd47daa",
+    ("paets", "cartpole", "default", ()): "fa7a07109033f9ea",
+}
+
+
+@pytest.mark.parametrize(("algo", "task", "preset", "options"), FINGERPRINTS)
+def test_settings_and_their_defaults_are_those_of_stored_runs(algo, task, preset, options):
+    config = TrainConfig(algo=algo, task=task, preset=preset, algo_options=dict(options))
+    assert fingerprint(resolve_config(config)) == FINGERPRINTS[algo, task, preset, options]
 
 
 @pytest.mark.parametrize("kind", ["continuous", "one constraint", "three constraints"])

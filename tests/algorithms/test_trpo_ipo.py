@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from toys import CONTINUOUS, SPEC, compiled, toy_batch, toy_rollout
 
-from awavo.algorithms.baseline_configs import TrpoIpoConfig
-from awavo.algorithms.trpo_ipo import barrier, objective, trpo_ipo
+from awavo.algorithms.trpo_ipo import TrpoIpoConfig, barrier, objective, trpo_ipo
 from awavo.algorithms.trust_region import Surrogate, local_model
 
 CONFIG = TrpoIpoConfig(hidden=(8,), window=4, value_epochs=1, damping=0.0, fisher_rows=10_000)

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from toys import compiled, toy_rollout
 
-from awavo.algorithms.baseline_configs import TrpoLagrangianConfig
-from awavo.algorithms.trpo_lagrangian import Controller, trpo_lagrangian, update_multipliers
+from awavo.algorithms.trpo_lagrangian import Controller, TrpoLagrangianConfig, trpo_lagrangian, update_multipliers
 
 
 def run(excesses, **options):

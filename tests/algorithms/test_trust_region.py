@@ -7,7 +7,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from toys import CONTINUOUS, SPEC, toy_batch
 
-from awavo.algorithms.baseline_configs import OnPolicyConfig
+from awavo.algorithms.onpolicy import OnPolicyConfig
 from awavo.algorithms.trust_region import (
     active_sets,
     backtrack,

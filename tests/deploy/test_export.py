@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import awavo
+from awavo.algorithms.awavo import AwavoConfig
 from awavo.algorithms.awavo import awavo as make_awavo
-from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.cli.main import main
 from awavo.deploy.export import export_policy, load_export, write_files
-from awavo.deploy.onnx_actor import find_actor, run_onnx
+from awavo.deploy.onnx_actor import run_onnx
 from awavo.errors import InputError, MissingExtraError
 from awavo.networks import RunningStatistics
 from awavo.registry import ALGORITHMS, make_task, resolve
@@ -127,4 +127,3 @@ def test_missing_extra(run, monkeypatch, tmp_path):
     with pytest.raises(MissingExtraError, match=r"awavo\[onnx\]"):
         export_run(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert find_actor(()) is None

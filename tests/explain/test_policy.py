@@ -2,7 +2,6 @@
 
 import json
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,18 +10,18 @@ import numpy as np
 import pytest
 
 from awavo.cli.main import main
+from awavo.errors import InputError
 from awavo.explain.measures import influences
-from awavo.explain.policy import law_weights
+from awavo.explain.policy import distribution_weights
 from awavo.explain.run_explanation import explain_policies
 from awavo.explain.task_factors import TASK_PUSHES, Seen, task_factors
-from awavo.networks.distributions import Categorical
-from awavo.networks.normalizer import RunningStatistics, running_statistics
-from awavo.networks.stochastic import Gaussian
+from awavo.networks import Categorical, SquashedGaussian
 from awavo.registry import make_task
+from awavo.types import Algorithm
 
 
-class Law(eqx.Module):
-    """A hand-written policy in the shape of an on-policy one: it pushes towards where the pole leans, or not at all."""
+class LeanPolicy(eqx.Module):
+    """A hand-written policy: it pushes towards where the pole leans, or not at all."""
 
     weights: jax.Array
     idle: bool = eqx.field(static=True, default=False)
@@ -32,32 +31,24 @@ class Law(eqx.Module):
         return Categorical(jnp.stack([-lean, 0 * lean, lean] if self.idle else [-lean, lean], -1))
 
 
-class Estimates(NamedTuple):
-    obs_stats: RunningStatistics
-
-
-class State(NamedTuple):
-    average: Law
-    estimates: Estimates
-
-
-class Greedy:
-    plan = None
-
-    def act(self, key, state, obs, greedy):
-        return jnp.argmax(state.average(obs).logits, -1), ()
+GREEDY = Algorithm(
+    init=lambda key: (),
+    act=lambda key, state, obs, greedy: (state(obs).mode(), ()),
+    learn=lambda *args: args,
+    policy=lambda state, obs: state(obs),
+)
 
 
 @pytest.fixture(scope="module")
 def balanced():
     """A policy that looks at everything but where the cart is."""
-    return State(Law(jnp.array([0.0, 0.5, 10.0, 1.0])), Estimates(running_statistics(4)))
+    return LeanPolicy(jnp.array([0.0, 0.5, 10.0, 1.0]))
 
 
 def test_a_policy_that_ignores_where_the_cart_is_is_not_moved_by_bands(balanced):
     env, factors = make_task("cartpole"), task_factors("cartpole")
     (trace,) = explain_policies(
-        env, Greedy(), [balanced], factors, push=TASK_PUSHES["cartpole"], episodes=2, steps=60, seed=1
+        env, GREEDY, [balanced], factors, push=TASK_PUSHES["cartpole"], episodes=2, steps=60, seed=1
     )
     names = [f.name for f in factors]
     band, gravity, push = (trace.influence[..., names.index(n)] for n in ("position band", "gravity", "push"))
@@ -71,19 +62,17 @@ def test_a_policy_that_ignores_where_the_cart_is_is_not_moved_by_bands(balanced)
 def test_each_factor_of_acrobot_moves_a_policy_that_looks_at_it_and_no_other():
     """Policies that look at the speed of link 1, of link 2, or at an angle alone: the influence has a closed form."""
     seen = {"link 1 cost": 4, "link 2 cost": 5, "gravity": 1}
-    states = [
-        State(Law(2.0 * jnp.eye(6)[entry], idle=True), Estimates(running_statistics(6))) for entry in seen.values()
-    ]
+    states = [LeanPolicy(2.0 * jnp.eye(6)[entry], idle=True) for entry in seen.values()]
     factors = task_factors("acrobot")
     names = [factor.name for factor in factors]
     traces = explain_policies(
-        make_task("acrobot"), Greedy(), states, factors, push=TASK_PUSHES["acrobot"], episodes=1, steps=40
+        make_task("acrobot"), GREEDY, states, factors, push=TASK_PUSHES["acrobot"], episodes=1, steps=40
     )
     for (name, entry), trace in zip(seen.items(), traces, strict=True):
         value = 2.0 * trace.obs[0, :, entry].astype(float)
         kept = np.zeros_like(value) if name == "gravity" else np.minimum(value, 0)
-        laws = [np.exp(np.stack([-x, 0 * x, x], 1)) for x in (value, kept)]
-        whole, less = (law / law.sum(1, keepdims=True) for law in laws)
+        views = [np.exp(np.stack([-x, 0 * x, x], 1)) for x in (value, kept)]
+        whole, less = (view / view.sum(1, keepdims=True) for view in views)
         np.testing.assert_allclose(trace.influence[0, :, names.index(name)], 0.5 * abs(whole - less).sum(1), atol=1e-5)
         best = whole.argmax(1)[:, None]
         ratio = np.take_along_axis(less, best, 1) / np.take_along_axis(whole, best, 1)
@@ -119,20 +108,29 @@ def test_factors_change_nothing_outside_their_region():
     np.testing.assert_array_equal(acrobot["gravity"].remove(Seen(view, view)).obs, view)
 
 
-def test_gaussian_laws_are_compared_on_one_pool():
+def test_gaussians_are_compared_on_one_pool():
     from scipy.stats import norm
 
-    law = Gaussian(jnp.array([[0.0], [1.0]]), jnp.zeros((2, 1)))
-    weigh = jax.jit(lambda law, key: influences(law_weights(law, key))[0])
-    found = [float(weigh(law, jax.random.key(i))) for i in range(8)]
+    box = jnp.array([-2.0]), jnp.array([2.0])
+    apart = SquashedGaussian(jnp.array([[0.0], [1.0]]), jnp.zeros((2, 1)), *box)
+    weigh = jax.jit(lambda distribution, key: influences(distribution_weights(distribution, key))[0])
+    found = [float(weigh(apart, jax.random.key(i))) for i in range(8)]
     assert np.mean(found) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=0.05)
-    same = Gaussian(jnp.zeros((2, 1)), jnp.zeros((2, 1)))
+    same = SquashedGaussian(jnp.zeros((2, 1)), jnp.zeros((2, 1)), *box)
     assert float(weigh(same, jax.random.key(0))) == 0.0
+
+
+def test_an_algorithm_without_a_policy_is_refused(balanced):
+    alone = GREEDY._replace(policy=None)
+    with pytest.raises(InputError, match="no policy network"):
+        explain_policies(
+            make_task("cartpole"), alone, [balanced], task_factors("cartpole"), push=TASK_PUSHES["cartpole"]
+        )
 
 
 def test_a_run_is_explained_in_files(tmp_path, balanced, monkeypatch, capsys):
     env = make_task("cartpole", horizon=60)
-    problem = SimpleNamespace(env=env, spec=env.spec, algorithm=Greedy())
+    problem = SimpleNamespace(env=env, spec=env.spec, algorithm=GREEDY)
     config = SimpleNamespace(task="cartpole", algo="own", task_options={})
     run = SimpleNamespace(path=tmp_path / "run", config=config, problem=problem, states=[balanced] * 2, seeds=[0, 1])
     run.path.mkdir()

@@ -141,7 +141,7 @@ def test_telling_can_wait_until_the_states_are_known():
         state = model.init(key)
         whole = model.predict(state, obs, jnp.asarray(data[1]))
         next_obs, std = model.advance(state, obs, jnp.asarray(data[1]))
-        return whole, (next_obs, std, *model.tell(state, obs, jnp.asarray(data[1]), next_obs))
+        return whole, (next_obs, std, *model.outcomes(state, obs, jnp.asarray(data[1]), next_obs))
 
     for a, b in zip(*both(jax.random.key(0)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
@@ -161,7 +161,7 @@ def test_folded_priors_change_no_prediction(hidden, activation):
 
 
 def test_signals_of_any_size_are_learnt_alike():
-    """Rewards of a hundredth, smaller than what the priors add, are told as well as rewards of 1."""
+    """Rewards of a hundredth, smaller than what the priors add, are predicted as well as rewards of 1."""
     data = list(world(np.random.default_rng(0), 1024))
     data[2] = 0.01 * data[2]
     model = ensemble(SPEC, 2, (32, 32), 3e-3, 0.0, prior_scale=0.1)
@@ -175,5 +175,5 @@ def test_signals_of_any_size_are_learnt_alike():
 
     obs, action, reward, _, next_obs, _ = world(np.random.default_rng(1), 500)
     every = [jnp.broadcast_to(jnp.asarray(x, jnp.float32), (2, 500, 2)) for x in (obs, next_obs)]
-    told = np.asarray(model.tell(fit(jax.random.key(0)), every[0], jnp.asarray(action), every[1])[0].mean(0))
-    assert np.abs(told - 0.01 * reward).mean() < 0.001
+    found = np.asarray(model.outcomes(fit(jax.random.key(0)), every[0], jnp.asarray(action), every[1])[0].mean(0))
+    assert np.abs(found - 0.01 * reward).mean() < 0.001

@@ -7,23 +7,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Prediction
 from awavo.inference.operators import make_operator
-from awavo.inference.planner import Beliefs, planner, predicted_beliefs
-from awavo.inference.sequences import resample, sequences, slice_shape
+from awavo.inference.planner import PlanningModel, planner, predicted_steps
+from awavo.inference.sequences import PlanningConfig, resample, sequences, slice_shape
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.tasks.tabular import hazard_grid_cmdp
 from awavo.types import Box, Discrete, EnvSpec
 
 KEY = jax.random.key(0)
-CONFIG = AwavoConfig(num_sequences=64, horizon=6, num_slices=4, num_particles=16, discount=0.9)
+CONFIG = PlanningConfig(num_sequences=64, horizon=6, num_slices=4, num_particles=16, discount=0.9)
 BOX = EnvSpec("toy", 1, Box((-2.0,), (2.0,)), 10, ("g",), (5.0,))
 OPERATOR = make_operator("log", temperature=0.1)
 LOW, HIGH = -20.0, 20.0
 
 
-def push_beliefs(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
+def push_model(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
     """A cart on a line: reward -x^2, cost where x > 1; members that disagree on the push."""
     num_members = len(gains)
     gains = jnp.array(gains)[:, None]
@@ -45,12 +44,12 @@ def push_beliefs(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
         return sharpness * (weights[0] * reward + weights[1] * cost)
 
     log_weights = jnp.full(num_members, -np.log(num_members))
-    return Beliefs(
-        *predicted_beliefs(predict), log_weights, policy, lambda obs: jnp.zeros((*obs.shape[:-1], 2)), log_optimality
+    return PlanningModel(
+        *predicted_steps(predict), log_weights, policy, lambda obs: jnp.zeros((*obs.shape[:-1], 2)), log_optimality
     )
 
 
-def run(spec, config, key=KEY, obs=(1.5,), **belief_options):
+def run(spec, config, key=KEY, obs=(1.5,), **model_options):
     decide = planner(spec, config)
     slices = jax.random.normal(jax.random.key(9), slice_shape(spec.action_space, config))
 
@@ -58,7 +57,7 @@ def run(spec, config, key=KEY, obs=(1.5,), **belief_options):
     def go(key):
         return decide(
             key,
-            push_beliefs(spec, **belief_options),
+            push_model(spec, **model_options),
             jnp.array(obs),
             sequences(spec.action_space, config).start(),
             slices,
@@ -115,7 +114,7 @@ def test_warm_start_carries_over():
     config = dataclasses.replace(CONFIG, actor_share=0.0, memory_share=1.0)
     plan = jnp.zeros((config.horizon, 2)).at[:, 1].set(1.0)
     slices = jnp.ones(slice_shape(spec.action_space, config))
-    decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_beliefs(spec), jnp.array([0.0]), plan, slices))
+    decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_model(spec), jnp.array([0.0]), plan, slices))
     result = decide(plan)
     np.testing.assert_allclose(result.before[:-1, 1], 1)
     np.testing.assert_allclose(result.before[-1], 0.5)
@@ -128,9 +127,10 @@ def test_q_may_start_from_the_candidates_of_the_actor(space):
     spec = BOX._replace(action_space=space)
     config = dataclasses.replace(CONFIG, initial="actor", degree=1, proposal_noise=0.0)
     slices = jax.random.normal(KEY, slice_shape(space, config))
-    laws = sequences(space, config)
-    decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_beliefs(spec), jnp.array([0.0]), plan, slices))
-    plan = jnp.full_like(laws.start(), 0.99) if space == BOX.action_space else laws.start().at[:].set([0.0, 1.0])
+    distributions = sequences(space, config)
+    decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_model(spec), jnp.array([0.0]), plan, slices))
+    start = distributions.start()
+    plan = jnp.full_like(start, 0.99) if space == BOX.action_space else start.at[:].set([0.0, 1.0])
     result = decide(plan)
     far = float(np.mean(result.before)) if space == BOX.action_space else float(np.mean(result.before[:, 1]))
     assert abs(far - (0.0 if space == BOX.action_space else 0.5)) < 0.3
@@ -171,7 +171,7 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum():
     for _ in range(horizon):
         values = (utility + transition @ values).max(1)
     spec = EnvSpec("grid", 16, Discrete(4), horizon, ("g1", "g2"), (1.0, 1.0))
-    config = AwavoConfig(num_sequences=1024, horizon=horizon, discount=1 - 1e-5, actor_share=0.0, memory_share=0.6,
+    config = PlanningConfig(num_sequences=1024, horizon=horizon, discount=1 - 1e-5, actor_share=0.0, memory_share=0.6,
                          effective_share=0.01, num_slices=4, num_steps=8)  # fmt: skip
     following = jnp.argmax(cmdp.transition, -1)
 
@@ -181,15 +181,15 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum():
         return Prediction(jax.nn.one_hot(following[state, action], 16), jnp.ones_like(obs), found[0],
                           jnp.moveaxis(found[1:], 0, -1), jnp.zeros(state.shape))  # fmt: skip
 
-    beliefs = Beliefs(
-        *predicted_beliefs(predict),
+    model = PlanningModel(
+        *predicted_steps(predict),
         jnp.zeros(1),
         lambda obs: Categorical(jnp.zeros((*obs.shape[:-1], 4))),
         lambda obs: jnp.zeros((*obs.shape[:-1], 3)),
         lambda s: s @ jnp.asarray(weights),
     )
     slices = jax.random.normal(KEY, slice_shape(spec.action_space, config))
-    decide = jax.jit(lambda key, obs, plan: planner(spec, config)(key, beliefs, obs, plan, slices).plan)
+    decide = jax.jit(lambda key, obs, plan: planner(spec, config)(key, model, obs, plan, slices).plan)
 
     state, total, plan = 0, 0.0, sequences(spec.action_space, config).start()
     for step in range(horizon):

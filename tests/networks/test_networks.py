@@ -16,6 +16,7 @@ from awavo.networks import (
     running_statistics,
     update_statistics,
 )
+from awavo.networks.optimize import all_finite, choose
 from awavo.types import Box, Discrete
 
 BOX = Box((-2.0, 0.0), (2.0, 1.0))
@@ -93,3 +94,20 @@ def test_normalize_leaves_constants_and_bounds_outliers():
     running = update_statistics(running_statistics(2), jnp.array([[1.0, 5.0], [3.0, 5.0]]))
     np.testing.assert_allclose(normalize(running, jnp.array([3.0, 6.0])), [1.0, 1.0], rtol=1e-5)
     assert float(normalize(running, jnp.array([1e9, 5.0]))[0]) == 10.0
+
+
+def test_squashed_density_is_that_of_the_draw_and_integrates_to_one():
+    low, high = jnp.array([-1.0]), jnp.array([3.0])
+    dist = SquashedGaussian(jnp.array([[0.4]]), jnp.array([[-0.3]]), low, high)
+    action, log_prob = dist.sample_with_log_prob(jax.random.key(0))
+    np.testing.assert_allclose(dist.log_prob(action), log_prob, rtol=1e-4)
+    grid = jnp.linspace(-1 + 1e-4, 3 - 1e-4, 20_001)[:, None]
+    assert float(jnp.trapezoid(jnp.exp(dist.log_prob(grid)), grid[:, 0])) == pytest.approx(1, abs=1e-3)
+
+
+def test_a_tree_with_one_bad_number_is_not_finite():
+    good = (jnp.zeros(3), {"a": jnp.ones(())})
+    assert bool(all_finite(good))
+    assert not bool(all_finite((good, jnp.array([0.0, jnp.nan]))))
+    kept = choose(jnp.array(False), (jnp.ones(3), {"a": jnp.zeros(())}), good)
+    assert jax.tree.all(jax.tree.map(lambda x, y: bool(jnp.all(x == y)), kept, good))

@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from awavo.algorithms.orpo_dr import orpo_dr
-from awavo.config import OrpoDrConfig
+from awavo.algorithms.orpo_dr import OrpoDrConfig, orpo_dr
 from awavo.registry import make_task
 from awavo.training.checkpoint import flatten
 from awavo.training.loop import CompiledRunner, chunk_fn, init_fn

@@ -10,24 +10,52 @@ Slices are functions of the state alone: the distance of each state stays a pseu
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from awavo.algorithms.awavo_config import AwavoConfig
-from awavo.inference.sequences import action_defining, to_unit
+from awavo.algorithms.orpo_dr import OrpoDrConfig
+from awavo.config import setting
+from awavo.inference.sequences import PlanningConfig, action_defining, to_unit
 from awavo.inference.wvi import categorical_gswd
-from awavo.networks import SquashedGaussian, diversity_loss, normalize
-from awavo.networks.optimize import descend
+from awavo.networks import ActionDistribution, Actor, Categorical, RunningStatistics, SquashedGaussian, normalize
+from awavo.networks.optimize import adam, all_finite, choose, descend, optimizer_state
+from awavo.networks.slicing import SlicingHead, diversity_loss
 from awavo.transport import adaptive_gswd
-from awavo.types import Discrete, EnvSpec, Rollout
+from awavo.types import Box, Discrete, EnvSpec, Rollout
 
-__all__ = ["Posteriors", "amortize", "ascend_slices", "empty_posteriors", "posterior_rows", "store"]
+__all__ = ["AmortizationConfig", "Amortizer", "PlanRecord", "Posteriors", "amortizer", "empty_posteriors", "store"]
 
 MAX_PAIRS = 64
+
+
+@dataclass(frozen=True)
+class AmortizationConfig(PlanningConfig, OrpoDrConfig):
+    """Settings of what is learnt from decisions."""
+
+    slice_lr: float = setting(1e-3, "Adam step size of the slicing head", low=0.0, high=1.0)
+    slice_updates: int = setting(2, "gradient steps of the slicing head after each rollout", low=0, high=100_000)
+    diversity: float = setting(0.5, "weight of the slices' diversity, in units of the distance", low=0.0, high=1e6)
+    amortize_lr: float = setting(5e-4, "Adam step size towards stored posteriors", low=0.0, high=1.0)
+    amortize_updates: int = setting(25, "steps of the actor to stored posteriors per rollout", low=0, high=100_000)
+    posterior_capacity: int = setting(8_000, "decisions stored for amortisation", low=1, high=100_000_000)
+
+
+class PlanRecord(NamedTuple):
+    """What learning needs of a decision: q before and after, the target measure, and how peaked it was."""
+
+    before: Array
+    after: Array
+    target: Array
+    weights: Array
+    effective_size: Array
+    distance: Array
 
 
 class Posteriors(NamedTuple):
@@ -38,7 +66,20 @@ class Posteriors(NamedTuple):
     added: Int[Array, ""]
 
 
-def empty_posteriors(spec: EnvSpec, config: AwavoConfig) -> Posteriors:
+class Amortizer(NamedTuple):
+    """What is learnt from decisions.
+
+    `init(actor, head)` gives the optimisers' states; `pull(key, actor, opt, head, obs_stats, posteriors, env_steps)`
+    moves the actor to stored posteriors, `ascend(head, opt, actor, obs_stats, rollout)` turns the head's slices to
+    where q and nu differ. Both return what they moved, its optimiser's state, and the distance they saw.
+    """
+
+    init: Callable[[Actor, SlicingHead], tuple[optax.OptState, optax.OptState]]
+    pull: Callable[..., tuple[Actor, optax.OptState, Array]]
+    ascend: Callable[..., tuple[SlicingHead, optax.OptState, Array]]
+
+
+def empty_posteriors(spec: EnvSpec, config: AmortizationConfig) -> Posteriors:
     """Allocate the ring, a whole number of rollouts."""
     rows = config.num_envs * config.rollout_length
     capacity = -(-config.posterior_capacity // rows) * rows
@@ -48,15 +89,11 @@ def empty_posteriors(spec: EnvSpec, config: AwavoConfig) -> Posteriors:
     return Posteriors(jnp.zeros((capacity, spec.obs_dim)), jnp.zeros((capacity, *shape)), zero)
 
 
-def posterior_rows(rollout: Rollout, spec: EnvSpec) -> tuple[Array, Array]:
-    """States of a rollout and the posteriors of their first actions."""
+def store(posteriors: Posteriors, rollout: Rollout, spec: EnvSpec) -> Posteriors:
+    """Overwrite the oldest rows with the states of a rollout and the posteriors of their first actions."""
     after = rollout.extras.after
     first = after if isinstance(spec.action_space, Discrete) else after[..., 0, :]
-    return _flat(rollout.obs), _flat(first)
-
-
-def store(posteriors: Posteriors, rows: tuple[Array, Array]) -> Posteriors:
-    """Overwrite the oldest rows."""
+    rows = (_flat(rollout.obs), _flat(first))
     place = posteriors.added % posteriors.obs.shape[0]
     obs, first = (
         jax.lax.dynamic_update_slice_in_dim(ring, new, place, 0) for ring, new in zip(posteriors[:2], rows, strict=True)
@@ -64,51 +101,93 @@ def store(posteriors: Posteriors, rows: tuple[Array, Array]) -> Posteriors:
     return Posteriors(obs, first, posteriors.added + rows[0].shape[0])
 
 
-def amortize(
-    key: Array, state: Any, spec: EnvSpec, config: AwavoConfig, optimizer: optax.GradientTransformation
-) -> tuple[Any, Float[Array, ""]]:
-    """Pull the actor to stored posteriors; return the state and the mean loss."""
-    if config.amortize_updates == 0:
-        return state, jnp.zeros(())
-    stats, posteriors = state.orpo.obs_stats, state.posteriors
-    stored = jnp.minimum(posteriors.added, posteriors.obs.shape[0])
+def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
+    """Build what AWaVO learns from its decisions."""
+    head_optimizer, actor_optimizer = (adam(lr, config.max_grad_norm) for lr in (config.slice_lr, config.amortize_lr))
+    defining = action_defining(spec.action_space, config)
 
-    def loss(actor, key, obs, first):
-        dist = actor(obs)
-        slices = state.head(actor.net.hidden(obs))
-        return jnp.mean(policy_distance(key, dist, first, slices, spec, config))
+    def init(actor: Actor, head: SlicingHead) -> tuple[optax.OptState, optax.OptState]:
+        return optimizer_state(head_optimizer, head), optimizer_state(actor_optimizer, actor)
 
-    def update(carry, key):
-        actor, opt = carry
-        row_key, draw_key = jax.random.split(key)
-        rows = jax.random.randint(row_key, (config.batch_size,), 0, stored)
-        obs = normalize(stats, posteriors.obs[rows])
-        value, grads = jax.value_and_grad(loss)(actor, draw_key, obs, posteriors.first[rows])
-        return descend(optimizer, grads, opt, actor), value
+    def pull(
+        key: Array, actor: Actor, opt: optax.OptState, head: SlicingHead, obs_stats: RunningStatistics,
+        posteriors: Posteriors, env_steps: Array,
+    ) -> tuple[Actor, optax.OptState, Float[Array, ""]]:  # fmt: skip
+        if config.amortize_updates == 0:
+            return actor, opt, jnp.zeros(())
+        stored = jnp.minimum(posteriors.added, posteriors.obs.shape[0])
 
-    learner = state.orpo.learner
-    ready = state.orpo.replay.added > config.warmup_steps
-    keys = jax.random.split(key, config.amortize_updates)
-    (actor, opt), losses = jax.lax.scan(update, (learner.actor, state.amortize_opt), keys)
-    finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), actor))
-    actor, opt = jax.tree.map(
-        lambda new, old: jnp.where(ready & finite, new, old), (actor, opt), (learner.actor, state.amortize_opt)
-    )
-    orpo = state.orpo._replace(learner=learner._replace(actor=actor))
-    return state._replace(orpo=orpo, amortize_opt=opt), jnp.mean(losses)
+        def loss(actor, key, obs, first):
+            dist = actor(obs)
+            slices = head(actor.net.hidden(obs))
+            return jnp.mean(policy_distance(key, dist, first, slices, spec, config))
+
+        def update(carry, key):
+            actor, opt = carry
+            row_key, draw_key = jax.random.split(key)
+            rows = jax.random.randint(row_key, (config.batch_size,), 0, stored)
+            obs = normalize(obs_stats, posteriors.obs[rows])
+            value, grads = jax.value_and_grad(loss)(actor, draw_key, obs, posteriors.first[rows])
+            return descend(actor_optimizer, grads, opt, actor), value
+
+        # Decisions made while warming up were random.
+        ready = env_steps > config.warmup_steps
+        keys = jax.random.split(key, config.amortize_updates)
+        (new, new_opt), losses = jax.lax.scan(update, (actor, opt), keys)
+        finite = all_finite(new)
+        actor, opt = choose(ready & finite, (new, new_opt), (actor, opt))
+        return actor, opt, jnp.mean(losses)
+
+    def ascend(
+        head: SlicingHead, opt: optax.OptState, actor: Actor, obs_stats: RunningStatistics, rollout: Rollout
+    ) -> tuple[SlicingHead, optax.OptState, Float[Array, ""]]:
+        if config.slice_updates == 0 or config.slices == "random" or config.metric == "kl":
+            return head, opt, jnp.zeros(())
+        record: PlanRecord = rollout.extras
+        rows = jnp.linspace(0, rollout.reward.size - 1, min(MAX_PAIRS, rollout.reward.size)).astype(jnp.int32)
+        obs, before, target, weights = (
+            _flat(x)[rows] for x in (rollout.obs, record.before, record.target, record.weights)
+        )
+        hidden = actor.net.hidden(normalize(obs_stats, obs))
+
+        def seen(slices: Float[Array, "B L c"]) -> Float[Array, " B"]:
+            if isinstance(spec.action_space, Discrete):
+                return categorical_gswd(before, target, slices, defining=defining, order=config.order)
+            flat = before.reshape(*before.shape[:2], -1)
+            distance = partial(adaptive_gswd, learn_slices=True, defining=defining, order=config.order)
+            return jax.vmap(lambda x, y, w, s: distance(x, y, s, y_weights=w))(flat, target, weights, slices)
+
+        def loss(head):
+            slices = head(hidden)
+            distance = jnp.mean(seen(slices))
+            # Relative to itself: the pull of the diversity does not fade as q nears nu.
+            scale = jax.lax.stop_gradient(distance) + 1e-9
+            return config.diversity * jnp.mean(diversity_loss(slices)) - distance / scale, distance
+
+        def update(carry, _):
+            head, opt = carry
+            (_, distance), grads = jax.value_and_grad(loss, has_aux=True)(head)
+            return descend(head_optimizer, grads, opt, head), distance
+
+        (head, opt), distances = jax.lax.scan(update, (head, opt), None, length=config.slice_updates)
+        return head, opt, distances[-1]
+
+    return Amortizer(init, pull, ascend)
 
 
 def policy_distance(
-    key: Array, dist: Any, first: Array, slices: Float[Array, "B L c"], spec: EnvSpec, config: AwavoConfig
-) -> Float[Array, " B"]:
+    key: Array, dist: ActionDistribution, first: Array, slices: Float[Array, "B L c"], spec: EnvSpec,
+    config: AmortizationConfig,
+) -> Float[Array, " B"]:  # fmt: skip
     """How far the policy is from the posterior in each state: A-GSWD, or the cross-entropy."""
     space = spec.action_space
-    defining = action_defining(spec.action_space, config)
-    if isinstance(space, Discrete):
+    defining = action_defining(space, config)
+    if isinstance(dist, Categorical):
         if config.metric == "kl":
             return -jnp.sum(first * dist.log_probs(), -1)
         slices = jax.lax.stop_gradient(slices)
         return categorical_gswd(jax.nn.softmax(dist.logits), first, slices, defining=defining, order=config.order)
+    assert isinstance(space, Box)
     if config.metric == "kl":
         inner = jnp.arctanh(jnp.clip(jnp.swapaxes(first, 0, 1), -0.999, 0.999))
         score = -0.5 * ((inner - dist.mean) / jnp.exp(dist.log_std)) ** 2 - dist.log_std
@@ -120,41 +199,6 @@ def policy_distance(
     forms = forms.reshape(*slices.shape[:2], -1)
     distance = jax.vmap(lambda x, y, rows: adaptive_gswd(x, y, rows, defining=defining, order=config.order))
     return distance(jnp.swapaxes(drawn, 0, 1), first, forms)
-
-
-def ascend_slices(
-    state: Any, rollout: Rollout, spec: EnvSpec, config: AwavoConfig, optimizer: optax.GradientTransformation
-) -> tuple[Any, Float[Array, ""]]:
-    """Turn the head's slices to where q and nu differ; return the state and the distance they now see."""
-    if config.slice_updates == 0 or config.slices == "random" or config.metric == "kl":
-        return state, jnp.zeros(())
-    record = rollout.extras
-    rows = jnp.linspace(0, rollout.reward.size - 1, min(MAX_PAIRS, rollout.reward.size)).astype(jnp.int32)
-    obs, before, target, weights = (_flat(x)[rows] for x in (rollout.obs, record.before, record.target, record.weights))
-    hidden = state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs))
-    defining = action_defining(spec.action_space, config)
-    options: dict[str, Any] = dict(defining=defining, order=config.order)
-
-    def seen(slices):
-        if isinstance(spec.action_space, Discrete):
-            return categorical_gswd(before, target, slices, **options)
-        flat = before.reshape(*before.shape[:2], -1)
-        measure = jax.vmap(lambda x, y, w, s: adaptive_gswd(x, y, s, y_weights=w, learn_slices=True, **options))
-        return measure(flat, target, weights, slices)
-
-    def loss(head):
-        slices = head(hidden)
-        distance = jnp.mean(seen(slices))
-        scale = jax.lax.stop_gradient(distance) + 1e-9
-        return config.diversity * jnp.mean(diversity_loss(slices)) - distance / scale, distance
-
-    def update(carry, _):
-        head, opt = carry
-        (_, distance), grads = jax.value_and_grad(loss, has_aux=True)(head)
-        return descend(optimizer, grads, opt, head), distance
-
-    (head, opt), distances = jax.lax.scan(update, (state.head, state.head_opt), None, length=config.slice_updates)
-    return state._replace(head=head, head_opt=opt), distances[-1]
 
 
 def _flat(x: Array) -> Array:

@@ -20,41 +20,35 @@ candidates. Deviation: c is divided by the episode length, so that it is in the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.baseline_configs import CpoConfig
-from awavo.algorithms.estimation import Estimates, estimator
-from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyState, algorithm, on_policy
 from awavo.algorithms.trust_region import (
+    Surrogate,
     active_sets,
-    backtrack,
     gram_matrix,
     local_model,
     natural_gradients,
     projection_multipliers,
     solve_subsets,
 )
-from awavo.networks.optimize import polyak_average
-from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 
-__all__ = ["CpoInfo", "CpoState", "Solution", "constrained_step", "cpo"]
+__all__ = ["CpoConfig", "CpoInfo", "Solution", "constrained_step", "cpo"]
 
 
-class CpoState(NamedTuple):
-    """The policy, its average and the estimates."""
-
-    policy: StochasticPolicy
-    average: StochasticPolicy
-    estimates: Estimates
+@dataclass(frozen=True)
+class CpoConfig(OnPolicyConfig):
+    """Settings of CPO."""
 
 
 class CpoInfo(NamedTuple):
-    """Metrics of one `learn`."""
+    """Metrics of one `learn`: the shared ones, and whether the step only recovers."""
 
     value_loss: Array
     kl: Array
@@ -73,48 +67,30 @@ class Solution(NamedTuple):
     recovering: Bool[Array, ""]
 
 
-def cpo(spec: EnvSpec, config: CpoConfig) -> Algorithm:
+def cpo(spec: EnvSpec, config: CpoConfig) -> Algorithm[OnPolicyState, CpoInfo]:
     """Build CPO for a task."""
-    active_sets(spec.num_costs)
-    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
-    estimation = estimator(spec, config)
+    active_sets(spec.num_costs)  # refuses more constraints than can be enumerated
+    base = on_policy(spec, config)
 
-    def init(key: Array) -> CpoState:
-        policy_key, value_key = jax.random.split(key)
-        policy = initial_policy(policy_key, spec, config)
-        return CpoState(policy, policy, estimation.init(value_key))
-
-    def learn(key: Array, state: CpoState, rollout: Rollout) -> tuple[CpoState, CpoInfo]:
-        estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
-        excess = batch.excess(limits)
+    def learn(key: Array, state: OnPolicyState, rollout: Rollout) -> tuple[OnPolicyState, CpoInfo]:
+        estimated = base.estimate(key, state, rollout)  # line 1
+        batch = estimated.batch
+        excess = batch.excess(base.limits)
 
         model = local_model(state.policy, batch, config)
-        advantages = jnp.concatenate([batch.reward_advantage[None], batch.cost_advantages.T])
-        gradients, natural = natural_gradients(model, advantages)
-        gram = gram_matrix(gradients, natural)
-        solution = constrained_step(gram[0, 0], gram[1:, 0], gram[1:, 1:], excess, config.max_kl)
+        gradients, natural = natural_gradients(model, batch.advantages())
+        gram = gram_matrix(gradients, natural)  # line 2: q, r and S in one matrix
+        solution = constrained_step(gram[0, 0], gram[1:, 0], gram[1:, 1:], excess, config.max_kl)  # line 3
         step = solution.alpha * natural[0] - solution.weights @ natural[1:]
 
-        def accept(surrogate):
+        def accept(surrogate: Surrogate) -> Bool[Array, ""]:
             within = jnp.all(surrogate.costs <= jnp.maximum(-excess, 0.0))
             return (surrogate.kl <= config.max_kl) & within & (jnp.any(excess > 0) | (surrogate.reward >= 0))
 
-        parameters, scale, surrogate = backtrack(model, step, accept, config)
-        policy = model.rebuild(parameters)
-        average = polyak_average(policy, state.average, config.polyak)
-        state = CpoState(policy, average, estimates)
-        info = CpoInfo(
-            value_loss=value_loss,
-            kl=surrogate.kl,
-            step_scale=scale,
-            entropy=state.policy(batch.obs).entropy().mean(),
-            feasible=jnp.all(batch.cost_totals <= limits + config.tolerance).astype(jnp.float32),
-            recovering=solution.recovering.astype(jnp.float32),
-            cost_estimate=batch.cost_totals,
-        )
-        return state, info
+        state, info = base.move(state, estimated, model, step, accept)  # line 4
+        return state, CpoInfo(**info._asdict(), recovering=solution.recovering.astype(jnp.float32))
 
-    return Algorithm(init, act, learn)
+    return algorithm(base.init, learn)
 
 
 def constrained_step(
@@ -127,6 +103,7 @@ def constrained_step(
     reach = jnp.sqrt(2 * radius)
     s, r, c = s * jnp.outer(unit, unit), r * unit / size, excess * unit / reach
 
+    # The closed form on every active set at once; the best that keeps all limits is the maximum.
     u, w = solve_subsets(s, r), solve_subsets(s, c)
     gain = jnp.maximum(1.0 - u @ r, 1e-8)
     room = 1.0 - w @ c
@@ -136,6 +113,7 @@ def constrained_step(
     value = jnp.where((room >= 0) & (outside <= 1e-4), alpha - weights @ r, -jnp.inf)
     best = jnp.argmax(value)
 
+    # Where no candidate is feasible: straight back, as far as the region goes.
     nearest = projection_multipliers(s, c)
     recovery = nearest * jax.lax.rsqrt(jnp.maximum(nearest @ s @ nearest, 1e-20))
     recovering = jnp.all(jnp.isneginf(value))

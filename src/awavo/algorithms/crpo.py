@@ -17,21 +17,30 @@ its own setting. Greedy actions come from the averaged policy; the theory output
 
 from __future__ import annotations
 
+from collections import namedtuple
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from awavo.algorithms.baseline_configs import CrpoConfig
-from awavo.algorithms.estimation import Estimates, estimator
-from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.trust_region import backtrack, local_model
-from awavo.networks.optimize import polyak_average
+from awavo.algorithms.estimation import Estimates
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, algorithm, on_policy
+from awavo.algorithms.trust_region import Surrogate, local_model, natural_step
+from awavo.config import setting
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 
-__all__ = ["CrpoInfo", "CrpoState", "choose_constraint", "crpo"]
+__all__ = ["CrpoConfig", "CrpoInfo", "CrpoState", "choose_constraint", "crpo"]
+
+
+@dataclass(frozen=True)
+class CrpoConfig(OnPolicyConfig):
+    """Settings of CRPO."""
+
+    choice: str = setting("largest", "which violated constraint is descended", choices=("largest", "first", "random"))
+    max_kl_violated: float = setting(0.002, "radius of a step on a cost", low=1e-8, high=10.0)
 
 
 class CrpoState(NamedTuple):
@@ -44,72 +53,51 @@ class CrpoState(NamedTuple):
     num_rectified_updates: Int[Array, ""]
 
 
-class CrpoInfo(NamedTuple):
-    """Metrics of one `learn`."""
-
-    value_loss: Array
-    kl: Array
-    step_scale: Array
-    entropy: Array
-    feasible: Array
-    cost_estimate: Array
-    num_reward_updates: Array
-    num_rectified_updates: Array
+# Metrics of one `learn`: the shared ones, and how many steps of each kind were made.
+CrpoInfo = namedtuple("CrpoInfo", (*OnPolicyInfo._fields, "num_reward_updates", "num_rectified_updates"))
 
 
-def crpo(spec: EnvSpec, config: CrpoConfig) -> Algorithm:
+def crpo(spec: EnvSpec, config: CrpoConfig) -> Algorithm[CrpoState, CrpoInfo]:
     """Build CRPO for a task."""
-    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
-    estimation = estimator(spec, config)
+    base = on_policy(spec, config)
 
     def init(key: Array) -> CrpoState:
-        policy_key, value_key = jax.random.split(key)
-        policy = initial_policy(policy_key, spec, config)
-        return CrpoState(policy, policy, estimation.init(value_key), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+        return CrpoState(*base.init(key), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     def learn(key: Array, state: CrpoState, rollout: Rollout) -> tuple[CrpoState, CrpoInfo]:
         fit_key, choice_key = jax.random.split(key)
-        estimates, batch, value_loss = estimation.update(fit_key, state.estimates, rollout)
+        estimated = base.estimate(fit_key, state, rollout)  # line 1
+        batch = estimated.batch
 
-        violated = batch.cost_totals > limits + config.tolerance
+        violated = batch.cost_totals > base.limits + config.tolerance
         feasible = ~jnp.any(violated)
-        chosen = choose_constraint(choice_key, batch.cost_totals, limits, violated, config.choice)
+        chosen = choose_constraint(choice_key, batch.cost_totals, base.limits, violated, config.choice)
         cost_advantage = batch.cost_advantages[:, chosen]
-        advantage = jnp.where(feasible, batch.reward_advantage, -cost_advantage)
+        advantage = jnp.where(feasible, batch.reward_advantage, -cost_advantage)  # line 2
         radius = jnp.where(feasible, config.max_kl, config.max_kl_violated)
 
         model = local_model(state.policy, batch, config)
-        gradient = model.gradient(advantage)
-        direction = model.solve(gradient)
-        step = jnp.sqrt(2 * radius / jnp.maximum(direction @ model.fisher(direction), 1e-12)) * direction
+        step = natural_step(model, advantage, radius)  # line 3
 
-        def accept(surrogate):
+        def accept(surrogate: Surrogate) -> Bool[Array, ""]:
             gain = jnp.where(feasible, surrogate.reward, -surrogate.costs[chosen])
             return (surrogate.kl <= radius) & (gain >= 0)
 
-        parameters, scale, surrogate = backtrack(model, step, accept, config)
-        moved = scale > 0
-        policy = model.rebuild(parameters)
+        moved, info = base.move(state, estimated, model, step, accept)  # line 4
+        took = info.step_scale > 0
+        info = info._replace(feasible=feasible.astype(jnp.float32))  # as the branch was taken
         state = CrpoState(
-            policy,
-            polyak_average(policy, state.average, config.polyak),
-            estimates,
-            state.num_reward_updates + (moved & feasible),
-            state.num_rectified_updates + (moved & ~feasible),
+            **moved._asdict(),
+            num_reward_updates=state.num_reward_updates + (took & feasible),
+            num_rectified_updates=state.num_rectified_updates + (took & ~feasible),
         )
-        info = CrpoInfo(
-            value_loss=value_loss,
-            kl=surrogate.kl,
-            step_scale=scale,
-            entropy=state.policy(batch.obs).entropy().mean(),
-            feasible=feasible.astype(jnp.float32),
-            cost_estimate=batch.cost_totals,
+        return state, CrpoInfo(
+            **info._asdict(),
             num_reward_updates=state.num_reward_updates,
             num_rectified_updates=state.num_rectified_updates,
         )
-        return state, info
 
-    return Algorithm(init, act, learn)
+    return algorithm(init, learn)
 
 
 def choose_constraint(

@@ -29,6 +29,7 @@ def push_episodes(window: EpisodeWindow, rollout: Rollout) -> EpisodeWindow:
     size = window.costs.shape[0]
     done = rollout.done.reshape(-1)
     costs = rollout.episode_costs.reshape(done.shape[0], -1)
+    # Where more episodes finish than the ring holds, only the last ones are written: no slot is written twice.
     place = window.finished + jnp.cumsum(done) - 1
     total = window.finished + done.sum()
     fresh = done & (place >= total - size)

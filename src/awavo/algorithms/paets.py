@@ -20,6 +20,7 @@ each limit's share for the planning horizon.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -28,12 +29,42 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.algorithms import replay as ring
-from awavo.algorithms.baseline_configs import PaetsConfig
 from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, push_episodes
-from awavo.inference.ensemble import Ensemble, ModelBatch, bootstrap_weights, ensemble
+from awavo.algorithms.model_learning import train_ensemble
+from awavo.config import setting
+from awavo.inference.ensemble import Ensemble, ensemble
+from awavo.networks.optimize import all_finite, choose
 from awavo.types import ActionSpace, Algorithm, Discrete, EnvSpec, Rollout
 
-__all__ = ["Mixture", "PaetsInfo", "PaetsState", "execute", "paets", "refit", "sequence_weights"]
+__all__ = ["Mixture", "PaetsConfig", "PaetsInfo", "PaetsState", "execute", "paets", "refit", "sequence_weights"]
+
+
+@dataclass(frozen=True)
+class PaetsConfig:
+    """Settings of PaETS. The defaults were chosen by measurement; the paper's are the preset `paper`."""
+
+    num_envs: int = setting(4, "environments stepped together", low=1, high=65_536)
+    rollout_length: int = setting(50, "steps of each environment between trainings of the model", low=1, high=100_000)
+    num_updates: int = setting(100, "gradient steps of the model after each rollout", low=1, high=100_000)
+    batch_size: int = setting(256, "transitions per gradient step and member", low=1, high=1_000_000)
+    replay_capacity: int = setting(100_000, "transitions kept", low=1, high=1_000_000_000)
+    warmup_steps: int = setting(400, "environment steps with random actions", low=0, high=1_000_000_000)
+    hidden: tuple[int, ...] = setting((128, 128), "sizes of the model's hidden layers", low=1, high=65_536)
+    num_members: int = setting(5, "members of the ensemble", low=1, high=1_000)
+    model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
+    weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)
+    horizon: int = setting(25, "steps planned ahead", low=1, high=10_000)
+    num_sequences: int = setting(128, "sequences drawn in each round of planning", low=2, high=1_000_000)
+    num_rounds: int = setting(4, "rounds of planning", low=1, high=1_000)
+    num_components: int = setting(5, "components of the mixture", low=1, high=1_000)
+    temperature: float = setting(0.2, "lambda, in standard deviations of the returns", low=1e-6, high=1e6)
+    entropy: float = setting(0.0, "weight kappa of the density's flattening", low=0.0, high=10.0)
+    initial_std: float = setting(0.7, "first standard deviation of every relaxed action", low=1e-6, high=10.0)
+    min_std: float = setting(0.05, "smallest standard deviation of a relaxed action", low=1e-6, high=10.0)
+    constrained: str = setting("off", "penalise predicted costs above the limits' share", choices=("off", "on"))
+    penalty: float = setting(5.0, "constraints on: return lost per unit of predicted excess", low=0.0, high=1e6)
+    tolerance: float = setting(0.5, "tolerance on every limit", low=0.0, high=1e9)
+    window: int = setting(16, "finished episodes W in the constraint estimate", low=1, high=100_000)
 
 
 class Mixture(NamedTuple):
@@ -53,7 +84,7 @@ class PaetsState(NamedTuple):
     """The model, its data and the finished episodes."""
 
     model: Ensemble
-    replay: ring.Replay
+    replay: ring.ReplayBuffer
     window: EpisodeWindow
 
 
@@ -65,8 +96,8 @@ class PaetsInfo(NamedTuple):
     cost_estimate: Array
 
 
-def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm:
-    """Build PaETS for a task."""
+def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm[PaetsState, PaetsInfo]:
+    """Build PaETS for a task. It has no policy network: what it decides is the plan, computed afresh for each state."""
     limits = np.asarray(spec.cost_limits, np.float32)
     budget = limits * min(1.0, config.horizon / spec.horizon)
     dim = 1 if isinstance(spec.action_space, Discrete) else spec.action_space.dim
@@ -81,6 +112,7 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm:
         plan_key, pick_key, random_key = jax.random.split(key, 3)
         plan_keys, pick_keys = (jax.random.split(k, obs.shape[0]) for k in (plan_key, pick_key))
         plans = jax.vmap(lambda k, o: plan(k, state.model, o))(plan_keys, obs)
+        # Line 6: the first action of one component; before the warm-up ends, a random one.
         log_weight = jnp.log(plans.weight)
         chosen = jnp.argmax(log_weight, -1) if greedy else jax.vmap(jax.random.categorical)(pick_keys, log_weight)
         first = jnp.take_along_axis(plans.mean[:, :, 0], chosen[:, None, None], 1)[:, 0]
@@ -101,10 +133,10 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm:
             component = jax.random.categorical(pick_key, jnp.log(mixture.weight), shape=(config.num_sequences,))
             noise = jax.random.normal(noise_key, (config.num_sequences, *shape[1:]))
             sequences = jnp.clip(mixture.mean[component] + mixture.std[component] * noise, -1.0, 1.0)
-            returns = imagine(model, obs, sequences)
+            returns = imagine(model, obs, sequences)  # lines 1 and 2
             densities = mixture.log_densities(sequences)
             weights = sequence_weights(returns, jax.nn.logsumexp(densities, -1), config.temperature, config.entropy)
-            return refit(mixture, sequences, weights, jax.nn.softmax(densities), config), None
+            return refit(mixture, sequences, weights, jax.nn.softmax(densities), config), None  # lines 4 and 5
 
         return jax.lax.scan(improve, start, jnp.stack(keys))[0]
 
@@ -135,25 +167,10 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm:
     def learn(key: Array, state: PaetsState, rollout: Rollout) -> tuple[PaetsState, PaetsInfo]:
         replay = ring.add(state.replay, rollout)
         model = dynamics.observe(state.model, rollout.obs, rollout.reward, rollout.costs, rollout.next_obs)
-        stored = jnp.minimum(replay.added, config.replay_capacity)
-
-        def update(model, key):
-            rows = jax.random.randint(key, (members, config.batch_size), 0, stored)
-            data = jax.tree.map(lambda x: x[rows], replay.data)
-            batch = ModelBatch(
-                data.obs,
-                data.action,
-                data.signals[..., 0],
-                data.signals[..., 1:],
-                data.next_obs,
-                data.terminated,
-                bootstrap_weights(rows),
-            )
-            return dynamics.train_step(model, batch)
-
-        new, losses = jax.lax.scan(update, model, jax.random.split(key, config.num_updates))
-        finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), new.nets))
-        model = jax.tree.map(lambda fresh, stale: jnp.where(finite, fresh, stale), new, model)
+        new, losses = train_ensemble(
+            key, dynamics, model, replay, num_updates=config.num_updates, batch_size=config.batch_size
+        )
+        model = choose(all_finite(new.nets), new, model)
         state = PaetsState(model, replay, push_episodes(state.window, rollout))
         totals = cost_estimate(state.window)
         feasible = jnp.all(totals <= limits + config.tolerance)

@@ -18,93 +18,64 @@ c is divided by the episode length, so that it is in the unit of B, which is per
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
+from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.baseline_configs import PcpoConfig
-from awavo.algorithms.estimation import Estimates, estimator
-from awavo.algorithms.onpolicy import act, initial_policy
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, OnPolicyState, algorithm, on_policy
 from awavo.algorithms.trust_region import (
+    Surrogate,
     active_sets,
-    backtrack,
     gram_matrix,
     local_model,
     natural_gradients,
     projection_multipliers,
 )
-from awavo.networks.optimize import polyak_average
-from awavo.networks.stochastic import StochasticPolicy
+from awavo.config import setting
 from awavo.types import Algorithm, EnvSpec, Rollout
 
-__all__ = ["PcpoInfo", "PcpoState", "pcpo", "project"]
+__all__ = ["PcpoConfig", "PcpoInfo", "pcpo", "project"]
 
 
-class PcpoState(NamedTuple):
-    """The policy, its average and the estimates."""
+@dataclass(frozen=True)
+class PcpoConfig(OnPolicyConfig):
+    """Settings of PCPO."""
 
-    policy: StochasticPolicy
-    average: StochasticPolicy
-    estimates: Estimates
-
-
-class PcpoInfo(NamedTuple):
-    """Metrics of one `learn`."""
-
-    value_loss: Array
-    kl: Array
-    step_scale: Array
-    entropy: Array
-    feasible: Array
-    cost_estimate: Array
-    multiplier: Array
+    projection: str = setting("kl", "norm of the projection", choices=("kl", "l2"))
+    line_search: str = setting("on", "shrink the whole step until it keeps the radius", choices=("on", "off"))
 
 
-def pcpo(spec: EnvSpec, config: PcpoConfig) -> Algorithm:
+# Metrics of one `learn`: the shared ones, and mu.
+PcpoInfo = namedtuple("PcpoInfo", (*OnPolicyInfo._fields, "multiplier"))
+
+
+def pcpo(spec: EnvSpec, config: PcpoConfig) -> Algorithm[OnPolicyState, PcpoInfo]:
     """Build PCPO for a task."""
-    active_sets(spec.num_costs)
-    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
-    estimation = estimator(spec, config)
+    active_sets(spec.num_costs)  # refuses more constraints than can be enumerated
+    base = on_policy(spec, config)
 
-    def init(key: Array) -> PcpoState:
-        policy_key, value_key = jax.random.split(key)
-        policy = initial_policy(policy_key, spec, config)
-        return PcpoState(policy, policy, estimation.init(value_key))
-
-    def learn(key: Array, state: PcpoState, rollout: Rollout) -> tuple[PcpoState, PcpoInfo]:
-        estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
-        excess = batch.excess(limits)
+    def learn(key: Array, state: OnPolicyState, rollout: Rollout) -> tuple[OnPolicyState, PcpoInfo]:
+        estimated = base.estimate(key, state, rollout)  # line 1
+        batch = estimated.batch
+        excess = batch.excess(base.limits)
 
         model = local_model(state.policy, batch, config)
-        advantages = jnp.concatenate([batch.reward_advantage[None], batch.cost_advantages.T])
-        gradients, natural = natural_gradients(model, advantages)
+        gradients, natural = natural_gradients(model, batch.advantages())
         length = gradients[0] @ natural[0]
-        step = jnp.sqrt(2 * config.max_kl / jnp.maximum(length, 1e-12)) * natural[0]
+        step = jnp.sqrt(2 * config.max_kl / jnp.maximum(length, 1e-12)) * natural[0]  # line 2
         rows = gradients[1:]
         inverse_rows = natural[1:] if config.projection == "kl" else rows
-        step, multipliers = project(step, rows, inverse_rows, excess)
+        step, multipliers = project(step, rows, inverse_rows, excess)  # line 3
 
-        if config.line_search == "on":
-            parameters, scale, surrogate = backtrack(model, step, lambda s: s.kl <= config.max_kl, config)
-        else:
-            parameters, scale, surrogate = backtrack(model, step, lambda s: jnp.isfinite(s.kl), config)
-        policy = model.rebuild(parameters)
-        average = polyak_average(policy, state.average, config.polyak)
-        state = PcpoState(policy, average, estimates)
-        info = PcpoInfo(
-            value_loss=value_loss,
-            kl=surrogate.kl,
-            step_scale=scale,
-            entropy=state.policy(batch.obs).entropy().mean(),
-            feasible=jnp.all(batch.cost_totals <= limits + config.tolerance).astype(jnp.float32),
-            cost_estimate=batch.cost_totals,
-            multiplier=multipliers,
-        )
-        return state, info
+        def accept(surrogate: Surrogate) -> Bool[Array, ""]:
+            return surrogate.kl <= config.max_kl if config.line_search == "on" else jnp.isfinite(surrogate.kl)
 
-    return Algorithm(init, act, learn)
+        state, info = base.move(state, estimated, model, step, accept)  # line 4
+        return state, PcpoInfo(**info._asdict(), multiplier=multipliers)
+
+    return algorithm(base.init, learn)
 
 
 def project(

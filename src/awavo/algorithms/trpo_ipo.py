@@ -20,41 +20,33 @@ episodes, whose variance grows with their length.
 
 from __future__ import annotations
 
+from collections import namedtuple
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.baseline_configs import TrpoIpoConfig
-from awavo.algorithms.estimation import Estimates, estimator
-from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.trust_region import Surrogate, backtrack, local_model
-from awavo.networks.optimize import polyak_average
-from awavo.networks.stochastic import StochasticPolicy
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, OnPolicyState, algorithm, on_policy
+from awavo.algorithms.trust_region import Surrogate, local_model, natural_step
+from awavo.config import setting
 from awavo.types import Algorithm, EnvSpec, Rollout
 
-__all__ = ["Barrier", "TrpoIpoInfo", "TrpoIpoState", "barrier", "objective", "trpo_ipo"]
+__all__ = ["Barrier", "TrpoIpoConfig", "TrpoIpoInfo", "barrier", "objective", "trpo_ipo"]
 
 
-class TrpoIpoState(NamedTuple):
-    """The policy, its average and the estimates."""
+@dataclass(frozen=True)
+class TrpoIpoConfig(OnPolicyConfig):
+    """Settings of TRPO-IPO."""
 
-    policy: StochasticPolicy
-    average: StochasticPolicy
-    estimates: Estimates
+    barrier: float = setting(20.0, "sharpness t of the log barrier", low=1e-6, high=1e9)
+    infeasible: str = setting("phase1", "what replaces a violated barrier", choices=("phase1", "penalty"))
+    penalty: float = setting(1.0, "penalty: weight of a violation per step", low=0.0, high=1e6)
+    min_slack: float = setting(1e-3, "smallest slack the line search may leave", low=0.0, high=1e6)
 
 
-class TrpoIpoInfo(NamedTuple):
-    """Metrics of one `learn`."""
-
-    value_loss: Array
-    kl: Array
-    step_scale: Array
-    entropy: Array
-    feasible: Array
-    cost_estimate: Array
-    barrier_weight: Array
+# Metrics of one `learn`: the shared ones, and k_i.
+TrpoIpoInfo = namedtuple("TrpoIpoInfo", (*OnPolicyInfo._fields, "barrier_weight"))
 
 
 class Barrier(NamedTuple):
@@ -67,48 +59,29 @@ class Barrier(NamedTuple):
     cost_weights: Float[Array, " C"]
 
 
-def trpo_ipo(spec: EnvSpec, config: TrpoIpoConfig) -> Algorithm:
+def trpo_ipo(spec: EnvSpec, config: TrpoIpoConfig) -> Algorithm[OnPolicyState, TrpoIpoInfo]:
     """Build TRPO-IPO for a task."""
-    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
-    estimation = estimator(spec, config)
+    base = on_policy(spec, config)
 
-    def init(key: Array) -> TrpoIpoState:
-        policy_key, value_key = jax.random.split(key)
-        policy = initial_policy(policy_key, spec, config)
-        return TrpoIpoState(policy, policy, estimation.init(value_key))
-
-    def learn(key: Array, state: TrpoIpoState, rollout: Rollout) -> tuple[TrpoIpoState, TrpoIpoInfo]:
-        estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
-        local = barrier(limits - batch.cost_totals, batch.episode_length, config)
+    def learn(key: Array, state: OnPolicyState, rollout: Rollout) -> tuple[OnPolicyState, TrpoIpoInfo]:
+        estimated = base.estimate(key, state, rollout)  # line 1
+        batch = estimated.batch
+        local = barrier(base.limits - batch.cost_totals, batch.episode_length, config)
         advantage = local.reward_weight * batch.reward_advantage - batch.cost_advantages @ local.cost_weights
 
         model = local_model(state.policy, batch, config)
-        direction = model.solve(model.gradient(advantage))
-        length = direction @ model.fisher(direction)
-        step = jnp.sqrt(2 * config.max_kl / jnp.maximum(length, 1e-12)) * direction
+        step = natural_step(model, advantage, config.max_kl)  # line 5
         here = objective(local, Surrogate(jnp.zeros(()), jnp.zeros(spec.num_costs), jnp.zeros(())), config)
 
-        def accept(surrogate):
+        def accept(surrogate: Surrogate) -> Bool[Array, ""]:
             slack = local.slack - local.episode_length * surrogate.costs
             safe = jnp.all(~local.inside | (slack >= config.min_slack))
             return (surrogate.kl <= config.max_kl) & safe & (objective(local, surrogate, config) >= here)
 
-        parameters, scale, surrogate = backtrack(model, step, accept, config)
-        policy = model.rebuild(parameters)
-        average = polyak_average(policy, state.average, config.polyak)
-        state = TrpoIpoState(policy, average, estimates)
-        info = TrpoIpoInfo(
-            value_loss=value_loss,
-            kl=surrogate.kl,
-            step_scale=scale,
-            entropy=state.policy(batch.obs).entropy().mean(),
-            feasible=jnp.all(batch.cost_totals <= limits + config.tolerance).astype(jnp.float32),
-            cost_estimate=batch.cost_totals,
-            barrier_weight=local.cost_weights,
-        )
-        return state, info
+        state, info = base.move(state, estimated, model, step, accept)  # line 6
+        return state, TrpoIpoInfo(**info._asdict(), barrier_weight=local.cost_weights)
 
-    return Algorithm(init, act, learn)
+    return algorithm(base.init, learn)
 
 
 def barrier(slack: Float[Array, " C"], episode_length: Float[Array, ""], config: TrpoIpoConfig) -> Barrier:

@@ -18,21 +18,39 @@ any size.
 
 from __future__ import annotations
 
+from collections import namedtuple
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.baseline_configs import TrpoLagrangianConfig
-from awavo.algorithms.estimation import Estimates, estimator
-from awavo.algorithms.onpolicy import act, initial_policy
-from awavo.algorithms.trust_region import backtrack, local_model
-from awavo.networks.optimize import polyak_average
+from awavo.algorithms.estimation import Estimates
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, algorithm, on_policy
+from awavo.algorithms.trust_region import Surrogate, local_model, natural_step
+from awavo.config import setting
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 
-__all__ = ["Controller", "TrpoLagrangianInfo", "TrpoLagrangianState", "trpo_lagrangian", "update_multipliers"]
+__all__ = [
+    "Controller",
+    "TrpoLagrangianConfig",
+    "TrpoLagrangianInfo",
+    "TrpoLagrangianState",
+    "trpo_lagrangian",
+    "update_multipliers",
+]
+
+
+@dataclass(frozen=True)
+class TrpoLagrangianConfig(OnPolicyConfig):
+    """Settings of TRPO-Lagrangian; a PID multiplier with `kp` or `kd` above 0."""
+
+    multiplier_initial: float = setting(0.0, "first multiplier of every constraint", low=0.0, high=1e6)
+    multiplier_max: float = setting(20.0, "largest multiplier", low=0.0, high=1e6)
+    ki: float = setting(0.01, "integral gain (the multiplier's step size) on the relative excess", low=0.0, high=1e3)
+    kp: float = setting(0.0, "proportional gain", low=0.0, high=1e3)
+    kd: float = setting(0.0, "gain on a rising cost", low=0.0, high=1e3)
 
 
 class Controller(NamedTuple):
@@ -51,64 +69,39 @@ class TrpoLagrangianState(NamedTuple):
     controller: Controller
 
 
-class TrpoLagrangianInfo(NamedTuple):
-    """Metrics of one `learn`."""
-
-    value_loss: Array
-    kl: Array
-    step_scale: Array
-    entropy: Array
-    feasible: Array
-    cost_estimate: Array
-    multiplier: Array
+# Metrics of one `learn`: the shared ones, and lambda.
+TrpoLagrangianInfo = namedtuple("TrpoLagrangianInfo", (*OnPolicyInfo._fields, "multiplier"))
 
 
-def trpo_lagrangian(spec: EnvSpec, config: TrpoLagrangianConfig) -> Algorithm:
+def trpo_lagrangian(spec: EnvSpec, config: TrpoLagrangianConfig) -> Algorithm[TrpoLagrangianState, TrpoLagrangianInfo]:
     """Build TRPO-Lagrangian for a task."""
-    limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
-    estimation = estimator(spec, config)
+    base = on_policy(spec, config)
 
     def init(key: Array) -> TrpoLagrangianState:
-        policy_key, value_key = jax.random.split(key)
-        controller = Controller(
-            jnp.full(spec.num_costs, config.multiplier_initial, jnp.float32), jnp.zeros(spec.num_costs)
-        )
-        policy = initial_policy(policy_key, spec, config)
-        return TrpoLagrangianState(policy, policy, estimation.init(value_key), controller)
+        integral = jnp.full(spec.num_costs, config.multiplier_initial, jnp.float32)
+        return TrpoLagrangianState(*base.init(key), Controller(integral, jnp.zeros(spec.num_costs)))
 
     def learn(
         key: Array, state: TrpoLagrangianState, rollout: Rollout
     ) -> tuple[TrpoLagrangianState, TrpoLagrangianInfo]:
-        estimates, batch, value_loss = estimation.update(key, state.estimates, rollout)
-        excess = (batch.cost_totals - limits) / jnp.maximum(limits, 1.0)
-        controller, multipliers = update_multipliers(state.controller, excess, config)
+        estimated = base.estimate(key, state, rollout)  # line 1
+        batch = estimated.batch
+        excess = (batch.cost_totals - base.limits) / jnp.maximum(base.limits, 1.0)
+        controller, multipliers = update_multipliers(state.controller, excess, config)  # lines 2 and 3
         total = 1.0 + multipliers.sum()
-        advantage = (batch.reward_advantage - batch.cost_advantages @ multipliers) / total
+        advantage = (batch.reward_advantage - batch.cost_advantages @ multipliers) / total  # line 4
 
         model = local_model(state.policy, batch, config)
-        direction = model.solve(model.gradient(advantage))
-        length = direction @ model.fisher(direction)
-        step = jnp.sqrt(2 * config.max_kl / jnp.maximum(length, 1e-12)) * direction
+        step = natural_step(model, advantage, config.max_kl)  # line 5
 
-        def accept(surrogate):
+        def accept(surrogate: Surrogate) -> Bool[Array, ""]:
             return (surrogate.kl <= config.max_kl) & (surrogate.reward - surrogate.costs @ multipliers >= 0)
 
-        parameters, scale, surrogate = backtrack(model, step, accept, config)
-        policy = model.rebuild(parameters)
-        average = polyak_average(policy, state.average, config.polyak)
-        state = TrpoLagrangianState(policy, average, estimates, controller)
-        info = TrpoLagrangianInfo(
-            value_loss=value_loss,
-            kl=surrogate.kl,
-            step_scale=scale,
-            entropy=state.policy(batch.obs).entropy().mean(),
-            feasible=jnp.all(batch.cost_totals <= limits + config.tolerance).astype(jnp.float32),
-            cost_estimate=batch.cost_totals,
-            multiplier=multipliers,
-        )
-        return state, info
+        moved, info = base.move(state, estimated, model, step, accept)  # line 6
+        state = TrpoLagrangianState(**moved._asdict(), controller=controller)
+        return state, TrpoLagrangianInfo(**info._asdict(), multiplier=multipliers)
 
-    return Algorithm(init, act, learn)
+    return algorithm(init, learn)
 
 
 def update_multipliers(

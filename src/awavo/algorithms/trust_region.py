@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -22,26 +23,41 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.baseline_configs import OnPolicyConfig
 from awavo.algorithms.estimation import Batch
+from awavo.config import setting
 from awavo.errors import ConfigError
+from awavo.networks.optimize import all_finite
 from awavo.networks.stochastic import StochasticPolicy, kl_divergence
 
 __all__ = [
     "LocalModel",
     "Surrogate",
+    "TrustRegionConfig",
     "active_sets",
     "backtrack",
     "conjugate_gradient",
     "gram_matrix",
     "local_model",
     "natural_gradients",
+    "natural_step",
     "projection_multipliers",
     "solve_subsets",
 ]
 
 MAX_CONSTRAINTS = 8
 RIDGE = 1e-6
+
+
+@dataclass(frozen=True)
+class TrustRegionConfig:
+    """Settings of a step inside a trust region."""
+
+    max_kl: float = setting(0.01, "radius delta of the trust region", low=1e-8, high=10.0)
+    damping: float = setting(0.01, "multiple of the identity added to the Fisher matrix", low=0.0, high=10.0)
+    cg_iterations: int = setting(10, "iterations of the conjugate gradient", low=1, high=1_000)
+    fisher_rows: int = setting(1_024, "rows in the Fisher matrix, evenly spread", low=1, high=10_000_000)
+    backtracks: int = setting(10, "largest number of step reductions in the line search", low=0, high=1_000)
+    shrink: float = setting(0.8, "factor of one reduction", low=0.01, high=0.99)
 
 
 class Surrogate(NamedTuple):
@@ -63,7 +79,7 @@ class LocalModel(NamedTuple):
     evaluate: Callable[[Array], Surrogate]
 
 
-def local_model(policy: StochasticPolicy, batch: Batch, config: OnPolicyConfig) -> LocalModel:
+def local_model(policy: StochasticPolicy, batch: Batch, config: TrustRegionConfig) -> LocalModel:
     """Linearise the policy on a batch: `gradient(A)`, `fisher(v)`, `solve(v)` and `evaluate(parameters)`."""
     parameters, rebuild = ravel_pytree(policy)
     rows = batch.obs.shape[0]
@@ -104,6 +120,7 @@ def conjugate_gradient(
         x, residual, direction, norm = carry
         image = product(direction)
         curvature = direction @ image
+        # Solved, or not positive definite after all: the rest of the iterations change nothing.
         active = (norm > stop) & (curvature > 0)
         length = jnp.where(active, norm / jnp.where(active, curvature, 1.0), 0.0)
         x = x + length * direction
@@ -117,13 +134,16 @@ def conjugate_gradient(
 
 
 def backtrack(
-    model: LocalModel, step: Float[Array, " n"], accept: Callable[[Surrogate], Bool[Array, ""]], config: OnPolicyConfig
+    model: LocalModel,
+    step: Float[Array, " n"],
+    accept: Callable[[Surrogate], Bool[Array, ""]],
+    config: TrustRegionConfig,
 ) -> tuple[Float[Array, " n"], Float[Array, ""], Surrogate]:
     """Shrink `step` until `accept` takes it: the parameters, the scale (0: never accepted) and the surrogate there."""
 
     def trial(scale):
         surrogate = model.evaluate(model.parameters + scale * step)
-        finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), surrogate))
+        finite = all_finite(surrogate)
         return surrogate, accept(surrogate) & finite
 
     def shrink(carry):
@@ -136,6 +156,13 @@ def backtrack(
     surrogate = jax.tree.map(lambda x: jnp.where(accepted, x, 0.0), surrogate)
     parameters = jnp.where(accepted, model.parameters + scale * step, model.parameters)
     return parameters, jnp.where(accepted, scale, 0.0), surrogate
+
+
+def natural_step(model: LocalModel, advantage: Float[Array, " N"], radius: float | Array) -> Float[Array, " n"]:
+    """The step sqrt(2 radius / x'Hx) x along x = H^-1 grad E[ratio A]: as far as the trust region goes."""
+    direction = model.solve(model.gradient(advantage))
+    length = direction @ model.fisher(direction)
+    return jnp.sqrt(2 * radius / jnp.maximum(length, 1e-12)) * direction
 
 
 def natural_gradients(
@@ -165,6 +192,7 @@ def active_sets(num_constraints: int) -> Bool[np.ndarray, "subsets m"]:
 def solve_subsets(gram: Float[Array, "m m"], target: Float[Array, " m"]) -> Float[Array, "subsets m"]:
     """For each subset S of constraints the solution of `gram_SS x_S = target_S`, zero outside S."""
     masks = jnp.asarray(active_sets(gram.shape[0]))
+    # One system of full size for every subset: outside it the identity, so that all solve at once.
     inside = masks[:, :, None] & masks[:, None, :]
     system = jnp.where(inside, gram, 0.0) + jnp.where(masks, RIDGE, 1.0)[:, :, None] * jnp.eye(gram.shape[0])
     return jnp.linalg.solve(system, jnp.where(masks, target, 0.0)[..., None])[..., 0]

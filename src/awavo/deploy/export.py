@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, PyTree
 
-from awavo.deploy.onnx_actor import actor_onnx, find_actor, run_onnx
+from awavo.deploy.onnx_actor import actor_onnx, run_onnx
 from awavo.errors import InputError
 from awavo.files import write_bytes
 from awavo.types import Algorithm, Box, EnvSpec
@@ -32,7 +33,7 @@ class Exported(NamedTuple):
     """A loaded export: its manifest and the programs by name, each a function of arrays."""
 
     manifest: dict[str, Any]
-    programs: dict[str, Any]
+    programs: dict[str, Callable[..., PyTree]]
 
 
 def spec_contract(spec: EnvSpec) -> dict[str, Any]:
@@ -53,19 +54,19 @@ def spec_contract(spec: EnvSpec) -> dict[str, Any]:
     }
 
 
-def _serialise(function: Any, *shapes: Any) -> bytes:
+def _serialise(function: Callable[..., PyTree], *shapes: jax.ShapeDtypeStruct) -> bytes:
     return bytes(jax.export.export(jax.jit(function), platforms=("cpu", "cuda"))(*shapes).serialize())
 
 
 def export_policy(
-    spec: EnvSpec, algorithm: Algorithm, state: Any, probes: Float[np.ndarray, "n d"], *, onnx: bool = True
+    spec: EnvSpec, algorithm: Algorithm, state: PyTree, probes: Float[np.ndarray, "n d"], *, onnx: bool = True
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Return the files of one seed's policy and the manifest's part on them.
 
     `actor.stablehlo` maps obs [1, d] to the greedy action; `planner.stablehlo`, where the algorithm plans, maps (key
     data [2] uint32, obs, memory...) to (action, memory...). `actor.onnx` is compared with jax on the probes.
     """
-    parts = find_actor(state)
+    parts = None if algorithm.actor is None else algorithm.actor(state)
     files: dict[str, bytes] = {}
     notes: dict[str, Any] = {}
     shape = jax.ShapeDtypeStruct((1, spec.obs_dim), jnp.float32)
@@ -90,7 +91,8 @@ def export_policy(
         memory = algorithm.begin(1)
         leaves, tree = jax.tree.flatten(memory)
 
-        def plan(key_data, obs, *leaves):
+        # Keys are no plain numbers: the program takes their raw words.
+        def plan(key_data: Array, obs: Array, *leaves: Array) -> tuple[Array, ...]:
             key = jax.random.wrap_key_data(key_data)
             action, _, after = algorithm.decide(key, state, obs, jax.tree.unflatten(tree, leaves), True)
             return action, *jax.tree.leaves(after)

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from awavo.errors import InputError, MissingExtraError
-from awavo.networks.mlp import MLP
-from awavo.types import ActionSpace, Box, Discrete
+from awavo.types import ActorParts, Box, Discrete
 
-__all__ = ["ActorParts", "actor_onnx", "find_actor", "run_onnx"]
+__all__ = ["actor_onnx", "run_onnx"]
 
 ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid"}
 OPSET = 17
 
 
-class ActorParts(NamedTuple):
-    """What decides greedily: statistics of observations, a perceptron, an action space."""
-
-    mean: np.ndarray
-    std: np.ndarray
-    net: MLP
-    space: ActionSpace
-
-
-def find_actor(state: Any) -> ActorParts | None:
-    """Take the greedy actor out of an algorithm's state; None for one that decides by planning alone."""
-    state = getattr(state, "orpo", state)
-    if hasattr(state, "learner"):
-        actor, stats = state.learner.average_actor, state.obs_stats
-    elif hasattr(state, "average") and hasattr(state, "estimates"):
-        actor, stats = state.average, state.estimates.obs_stats
-    else:
-        return None
-    variance = np.asarray(stats.deviation) / max(float(stats.total), 1.0)
-    std = np.where(variance > 1e-8, np.sqrt(np.maximum(variance, 1e-8)), 1.0)
-    return ActorParts(np.asarray(stats.mean), std, actor.net, actor.space)
-
-
-def _import(name: str) -> Any:
+def _import(name: str) -> ModuleType:
     import importlib
 
     try:
@@ -52,11 +30,11 @@ def actor_onnx(parts: ActorParts) -> bytes:
     """Write the graph: input `obs` [B, d] float32, output `action` [B] int64 or [B, k] float32."""
     onnx = _import("onnx")
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
-    if parts.net.activation not in ACTIVATIONS:
-        raise InputError(f"activation '{parts.net.activation}' has no ONNX form here: known {', '.join(ACTIVATIONS)}.")
+    if parts.activation not in ACTIVATIONS:
+        raise InputError(f"activation '{parts.activation}' has no ONNX form here: known {', '.join(ACTIVATIONS)}.")
     nodes, constants = [], []
 
-    def constant(name: str, value: Any) -> str:
+    def constant(name: str, value: ArrayLike) -> str:
         constants.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
         return name
 
@@ -67,7 +45,7 @@ def actor_onnx(parts: ActorParts) -> bytes:
 
     x = node("Div", node("Sub", "obs", constant("mean", parts.mean)), constant("std", parts.std))
     x = node("Clip", x, constant("low", -10.0), constant("high", 10.0))
-    layers = list(zip(parts.net.weights, parts.net.biases, strict=True))
+    layers = list(zip(parts.weights, parts.biases, strict=True))
     space = parts.space
     for i, (weight, bias) in enumerate(layers):
         weight, bias = np.asarray(weight), np.asarray(bias)
@@ -75,7 +53,7 @@ def actor_onnx(parts: ActorParts) -> bytes:
             weight, bias = weight[:, : space.dim], bias[: space.dim]
         x = node("Add", node("MatMul", x, constant(f"w{i}", weight)), constant(f"b{i}", bias))
         if i < len(layers) - 1:
-            x = node(ACTIVATIONS[parts.net.activation], x)
+            x = node(ACTIVATIONS[parts.activation], x)
     if isinstance(space, Discrete):
         nodes.append(helper.make_node("ArgMax", [x], ["action"], axis=-1, keepdims=0))
         output = helper.make_tensor_value_info("action", onnx.TensorProto.INT64, ["B"])

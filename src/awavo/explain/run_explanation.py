@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, PyTree
 
+from awavo.errors import InputError
 from awavo.explain.factors import Factor, coalition_models
 from awavo.explain.measures import influences, shapley, total_variation
-from awavo.explain.policy import greedy_necessity, law_weights, policy_law
+from awavo.explain.policy import distribution_weights, greedy_necessity
 from awavo.explain.task_factors import Seen
 from awavo.types import Algorithm, Env
 
@@ -25,16 +26,18 @@ class PolicyTrace(NamedTuple):
     `necessity` is that of the most probable action.
     """
 
-    influence: Any
-    shares: Any
-    together: Any
-    necessity: Any
-    obs: Any
-    costs: Any
-    running: Any
+    influence: Float[Array, "E T F"]
+    shares: Float[Array, "E T F"]
+    together: Float[Array, "E T"]
+    necessity: Float[Array, "E T F"]
+    obs: Float[Array, "E T d"]
+    costs: Float[Array, "E T C"]
+    running: Bool[Array, "E T"]
 
 
-def _play(env: Env, act: Callable[[Array], Array], key: Array, push: tuple[int, Array], at: int, steps: int):
+def _play(
+    env: Env, act: Callable[[Array], Array], key: Array, push: tuple[int, Array], at: int, steps: int
+) -> tuple[Array, Array, Array]:
     """Observations and costs of one greedy episode, pushed before step `at`; after its end it stands still."""
     state, obs = env.reset(jax.random.fold_in(key, 2**20), env.params)
 
@@ -54,7 +57,7 @@ def _play(env: Env, act: Callable[[Array], Array], key: Array, push: tuple[int, 
 def explain_policies(
     env: Env,
     algorithm: Algorithm,
-    states: Sequence[Any],
+    states: Sequence[PyTree],
     factors: Sequence[Factor],
     *,
     push: tuple[int, float],
@@ -62,20 +65,21 @@ def explain_policies(
     steps: int = 200,
     seed: int = 0,
 ) -> list[PolicyTrace]:
-    """Play pairs of episodes that differ by the push alone; compare each policy's law in every coalition of factors."""
+    """Play pairs of episodes that differ by the push alone; compare each policy in every coalition of factors."""
+    policy = algorithm.policy
+    if policy is None:
+        raise InputError("this algorithm has no policy network: its decisions come from its planner alone.")
 
     def episode(key, state):
-        law = policy_law(state)
-
         def act(obs):
             return algorithm.act(jax.random.key(0), state, obs[None], True)[0][0]
 
         def weigh(obs, unpushed):
             views = jnp.stack([world.obs for world in coalition_models(factors, Seen(obs, unpushed))])
-            laws = law(views)
-            weights = law_weights(laws, key)
+            distributions = policy(state, views)
+            weights = distribution_weights(distributions, key)
             game = total_variation(weights, weights[0])
-            return influences(weights), shapley(game), game[-1], greedy_necessity(laws)
+            return influences(weights), shapley(game), game[-1], greedy_necessity(distributions)
 
         # One program plays both: two would round differently, and a chaotic system makes much of that.
         sizes = jnp.array([push[1], 0.0])

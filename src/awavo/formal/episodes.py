@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
 
 from awavo.training.rollout import start_envs
 from awavo.types import Algorithm, Env
@@ -20,9 +21,9 @@ TAIL = 1e-3
 class CriticSamples(NamedTuple):
     """Quantiles `[N, 1+C, M]`, discounted returns `[N, 1+C]`, and whether each return was cut by a time limit."""
 
-    quantiles: Any
-    returns: Any
-    cut: Any
+    quantiles: Float[Array, "N 1+C M"]
+    returns: Float[Array, "N 1+C"]
+    cut: Bool[Array, " N"]
 
 
 def tail_length(discount: float) -> int:
@@ -33,38 +34,40 @@ def tail_length(discount: float) -> int:
 def critic_samples(
     env: Env,
     algorithm: Algorithm,
-    quantiles_fn: Callable[[Any, Any, Any], Any],
+    quantiles_fn: Callable[[PyTree, Array, Array], Array],
     *,
     num: int,
     latest_start: int,
     discount: float,
-) -> Callable[[Any, Any], CriticSamples]:
-    """Build `run(key, state)`: one step of each of `num` environments, drawn before `latest_start`, is judged.
+) -> Callable[[Array, PyTree], CriticSamples]:
+    """Build `run(key, state)`: the critics are asked in one step of each of `num` environments, before `latest_start`.
 
     The exploring policy acts throughout, as the critics learn its returns. An episode that ends stops its return.
     """
     length = latest_start + tail_length(discount)
 
-    def run(key, state):
+    def run(key: Array, state: PyTree) -> CriticSamples:
         start_key, reset_key, step_key = jax.random.split(key, 3)
         starts = jax.random.randint(start_key, (num,), 0, latest_start)
         worker = start_envs(reset_key, env, num)
         signals = 1 + env.spec.num_costs
         shape = jax.eval_shape(quantiles_fn, state, worker.obs, jax.eval_shape(act, step_key, state, worker.obs))
 
-        def step(carry, inputs):
+        def step(carry: PyTree, inputs: tuple[Array, Array]) -> tuple[PyTree, None]:
             env_state, obs, quantiles, total, running, cut = carry
             time, key = inputs
             act_key, env_key = jax.random.split(key)
             action = act(act_key, state, obs)
             begins = time == starts
-            judged = quantiles_fn(state, obs, action)
-            quantiles = jnp.where(begins[:, None, None], judged, quantiles)
+            said = quantiles_fn(state, obs, action)
+            quantiles = jnp.where(begins[:, None, None], said, quantiles)
             running = running | begins
             env_state, out = jax.vmap(env.step, (0, 0, 0, None))(
                 jax.random.split(env_key, num), env_state, action, env.params
             )
-            weight: Any = jnp.where(running, discount ** (time - starts).astype(jnp.float32), 0.0)
+            # The return that was asked about starts to be discounted where it was asked.
+            decay: Array = discount ** (time - starts).astype(jnp.float32)
+            weight: Array = jnp.where(running, decay, 0.0)
             gained = jnp.concatenate([out.reward[:, None], out.costs], 1)
             total = total + weight[:, None] * gained
             cut = cut | (running & out.truncated)
@@ -74,10 +77,10 @@ def critic_samples(
         none = jnp.zeros(num, bool)
         carry = (worker.env_state, worker.obs, jnp.zeros(shape.shape), jnp.zeros((num, signals)), none, none)
         times = jnp.arange(length)
-        carry, _ = jax.lax.scan(step, carry, (times, jax.random.split(step_key, length)))
-        return CriticSamples(carry[2], carry[3], carry[5])
+        last, _ = jax.lax.scan(step, carry, (times, jax.random.split(step_key, length)))
+        return CriticSamples(last[2], last[3], last[5])
 
-    def act(key, state, obs):
+    def act(key: Array, state: PyTree, obs: Array) -> Array:
         return algorithm.act(key, state, obs, False)[0]
 
     return run

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
-from awavo.algorithms.awavo import AwavoState, head_slices
-from awavo.algorithms.orpo_dr import OrpoDrState, critic_quantiles, return_bounds
 from awavo.formal.bellman import certify_contraction, certify_fixed_point, certify_projection
 from awavo.formal.calibration import certify_calibration
 from awavo.formal.certificate import PROVED, REFUTED, SUPPORTED, UNDECIDED, Assumption, Certificate, Evidence, digest
@@ -50,7 +50,7 @@ class Subject(NamedTuple):
     spec: EnvSpec
     settings: Any
     algorithm: Algorithm
-    states: Sequence[Any]
+    states: Sequence[PyTree]
     seeds: Sequence[int]
     fingerprint: str
     play: Callable[[int, int, int], tuple[np.ndarray, np.ndarray]]
@@ -84,7 +84,7 @@ def certify_subject(subject: Subject, plan: Plan) -> Findings:
     certificates += calibrated
     skipped += [reason] if reason else []
     certificates += _reference(subject.settings, subject.fingerprint)
-    slices = _slices(subject, 0 if delivered is None else list(subject.seeds).index(delivered))
+    slices = _slices(subject, _index(subject, delivered))
     certificates += certify_metric(slices or default_instance(subject.spec))
     if slices is None:
         skipped.append("slices of the run: this algorithm computes no A-GSWD, so the library's default was certified")
@@ -93,7 +93,7 @@ def certify_subject(subject: Subject, plan: Plan) -> Findings:
         certificates.append(
             certify_learning_rate(subject.steps, subject.curves, best, "the best smoothed return of any seed")
         )
-    if hasattr(subject.settings, "num_updates") and hasattr(subject.settings, "hidden"):
+    if subject.algorithm.critics is not None:  # Theorem 2 is about ORPO-DR
         certificates.append(_premises(subject))
     counts = {s: int(c.details["episodes"]) for s, c in zip(subject.seeds, safety, strict=True)}
     return Findings(certificates, delivered, counts, returns, skipped)
@@ -133,41 +133,30 @@ def _safety_of(subject: Subject, plan: Plan, index: int, seed: int, costs: np.nd
     )
 
 
-def _critics(state: Any) -> OrpoDrState | None:
-    """The quantile critics' part of a state, where it has one."""
-    state = state.orpo if isinstance(state, AwavoState) else state
-    return state if isinstance(state, OrpoDrState) else None
-
-
-def _quantiles(state: Any, obs: Any, action: Any) -> Any:
-    critics = _critics(state)
-    assert critics is not None
-    return critic_quantiles(critics, obs, action)
+def _index(subject: Subject, delivered: int | None) -> int:
+    """Where the delivered seed stands among the states; the first when none is delivered."""
+    return 0 if delivered is None else list(subject.seeds).index(delivered)
 
 
 def _slices(subject: Subject, index: int) -> SliceInstance | None:
-    """The slices by which AWaVO decides in the first state of an episode."""
-    state, settings = subject.states[index], subject.settings
-    if not isinstance(state, AwavoState) or (settings.planning, settings.metric, settings.slices) != (
-        "on",
-        "a-gswd",
-        "adaptive",
-    ):
+    """The slices by which the algorithm decides in the first state of an episode; None where it learns none."""
+    slices_fn, settings = subject.algorithm.slices, subject.settings
+    if slices_fn is None:
         return None
-    obs: Any = np.zeros(subject.spec.obs_dim, np.float32)
+    obs = jnp.zeros(subject.spec.obs_dim)
     if subject.env is not None:
         obs = subject.env.reset(jax.random.key(0), subject.env.params)[1]
     space = subject.spec.action_space
     source = f"the slicing head of seed {subject.seeds[index]} in the first state of an episode"
-    slices = np.asarray(head_slices(state, obs))
+    slices = np.asarray(slices_fn(subject.states[index], obs))
     return SliceInstance(slices, settings.order, action_defining(space, settings), plan_dim(space, settings), source)
 
 
 def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[float, float]], Assumption]:
     """Bounds of an episode's cost: the horizon times the extreme costs of one step seen in training."""
-    horizon, state = subject.spec.horizon, _critics(subject.states[index])
-    if state is not None:
-        low, high = (np.asarray(v, float)[1:] for v in state.bounds)
+    horizon, critics = subject.spec.horizon, subject.algorithm.critics
+    if critics is not None:
+        low, high = (np.asarray(v, float)[1:] for v in critics.signal_bounds(subject.states[index]))
         seen = ", ".join(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True))
         note = f"extremes over all training steps of this seed: {seen}"
     else:
@@ -181,24 +170,25 @@ def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[
 
 def _ranges(subject: Subject, delivered: int | None) -> list[tuple[float, float]]:
     """The unit range, and the return ranges this run's likelihoods were computed on."""
-    state = _critics(subject.states[0 if delivered is None else list(subject.seeds).index(delivered)])
-    if state is None:
+    critics = subject.algorithm.critics
+    if critics is None:
         return [(0.0, 1.0)]
-    low, high = (np.asarray(v, float) for v in return_bounds(state.bounds, subject.settings))
+    state = subject.states[_index(subject, delivered)]
+    low, high = (np.asarray(v, float) for v in critics.return_bounds(state))
     return [(0.0, 1.0), *dict.fromkeys(zip(low.tolist(), high.tolist(), strict=True))]
 
 
 def _calibration(subject: Subject, plan: Plan, delivered: int | None) -> tuple[list[Certificate], str | None]:
     """Calibration of the critics behind the delivered policy (the first seed's when none is)."""
-    index = 0 if delivered is None else list(subject.seeds).index(delivered)
+    index = _index(subject, delivered)
     state = subject.states[index]
-    env = subject.long_env or subject.env
-    if env is None or _critics(state) is None:
+    env, critics = subject.long_env or subject.env, subject.algorithm.critics
+    if env is None or critics is None:
         return [], "critic calibration: needs quantile critics and a functional environment"
     run = critic_samples(
         env,
         subject.algorithm,
-        _quantiles,
+        critics.quantiles,
         num=CRITIC_EPISODES,
         latest_start=subject.spec.horizon,
         discount=subject.settings.discount,

@@ -3,11 +3,11 @@ r"""A probabilistic ensemble: p(s', h, end | s, a, theta_k), k = 1..K, the membe
 .. code-block:: text
 
     s' - s ~ N(m_k(s, a), diag v_k(s, a)),   h = (reward, costs) = f_k(s, a, s'),   P(end) = sigmoid(e_k(s, a, s'))
-    loss_k = mean over rows of w_k { NLL(s' - s) + |h - f_k|^2 + BCE(end) }     s' - s and h in units of their deviation
+    loss_k = mean over rows of w_k { NLL(s' - s) + |h - f_k|^2 + BCE(end) }     s' - s and h in standard deviations
 
-Two networks: one moves the state, one tells what the move meant. In one network the likelihood of the state, whose
+Two networks: one moves the state, one says what the move meant. In one network the likelihood of the state, whose
 gradient grows as its variance shrinks, drowns the rest (measured on CartPole, 8,000 transitions: error of an indicator
-cost 0.38 where its deviation is 0.47).
+cost 0.38 where its standard deviation is 0.47).
 
 Each member has its own double-or-nothing bootstrap weights w in {0, 2} of every stored row (Owen and Eckles, 2012), and
 a fixed random network added to its output (randomised priors, Osband et al. 2018), so the spread of the members
@@ -19,7 +19,7 @@ first of every array and is mapped over; everything is a pure function of the `E
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from awavo.networks import MLP, RunningStatistics, mlp, normalize
 from awavo.networks.normalizer import running_statistics, update_statistics
+from awavo.networks.optimize import descend, optimizer_state
 from awavo.types import ActionSpace, Discrete, EnvSpec
 
 __all__ = ["Ensemble", "EnsembleModel", "ModelBatch", "Prediction", "bootstrap_weights", "encode_action", "ensemble"]
@@ -46,12 +47,16 @@ class Pair(NamedTuple):
     signals: MLP
 
 
+# Without random priors: nothing.
+Priors = Pair | tuple[()]
+
+
 class Ensemble(NamedTuple):
-    """K networks with their fixed priors and optimizer, the scales of what they take and tell, and trust."""
+    """K networks with fixed priors and optimizer, the scales of inputs and outputs, and how far each is believed."""
 
     nets: Pair
-    priors: Pair | tuple[()]
-    optimizer: Any
+    priors: Priors
+    optimizer: optax.OptState
     obs_stats: RunningStatistics
     change_stats: RunningStatistics
     signal_stats: RunningStatistics
@@ -90,8 +95,8 @@ class EnsembleModel(NamedTuple):
 
     `observe` updates the scales from new transitions, `train_step` returns the ensemble and every member's loss, and
     `predict` takes observations with a member axis `[K, ..., d]` (each member continues its own future) and actions
-    without one. `advance` and `tell` are its two halves: `(next_obs, std)`, and `(reward, costs, terminated)` of given
-    transitions, which can wait until all of them are known. `fold` puts the priors into the networks: the same
+    without one. `advance` and `outcomes` are its two halves: `(next_obs, std)`, and `(reward, costs, terminated)` of
+    given transitions, which can wait until all of them are known. `fold` puts the priors into the networks: the same
     predictions for less work, not to be trained.
     """
 
@@ -100,7 +105,7 @@ class EnsembleModel(NamedTuple):
     train_step: Callable[[Ensemble, ModelBatch], tuple[Ensemble, Array]]
     predict: Callable[[Ensemble, Array, Array], Prediction]
     advance: Callable[[Ensemble, Array, Array], tuple[Array, Array]]
-    tell: Callable[[Ensemble, Array, Array, Array], tuple[Array, Array, Array]]
+    outcomes: Callable[[Ensemble, Array, Array, Array], tuple[Array, Array, Array]]
     fold: Callable[[Ensemble], Ensemble]
 
 
@@ -114,6 +119,7 @@ def encode_action(space: ActionSpace, action: Array) -> Float[Array, "... a"]:
 
 def bootstrap_weights(rows: Int[Array, "K B"]) -> Float[Array, "K B"]:
     """Weights 0 or 2 of the stored rows: a fixed function of the member and the row's number."""
+    # A hash instead of stored weights: no array of K times the capacity.
     members = jnp.arange(rows.shape[0], dtype=jnp.uint32)[:, None]
     bits = rows.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + members * jnp.uint32(0x85EBCA77)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
@@ -137,8 +143,8 @@ def ensemble(
     shapes = ((inputs, 2 * dim), (inputs + dim, 2 + num_costs))
     optimizer = optax.adamw(learning_rate, weight_decay=weight_decay)
 
-    def draw(key: Array, hidden: Sequence[int], activation: str, output_scale: float) -> Any:
-        def one(key, shape):
+    def draw(key: Array, hidden: Sequence[int], activation: str, output_scale: float) -> Pair:
+        def one(key: Array, shape: tuple[int, int]) -> MLP:
             build = jax.vmap(
                 lambda k: mlp(k, (shape[0], *hidden, shape[1]), activation=activation, output_scale=output_scale)
             )
@@ -153,7 +159,7 @@ def ensemble(
         return Ensemble(
             nets,
             priors,
-            optimizer.init(nets),
+            optimizer_state(optimizer, nets),
             running_statistics(dim),
             running_statistics(dim),
             running_statistics(1 + num_costs),
@@ -171,52 +177,55 @@ def ensemble(
     def encode(model: Ensemble, obs: Array, action: Array) -> Array:
         return jnp.concatenate([normalize(model.obs_stats, obs), encode_action(spec.action_space, action)], -1)
 
-    def with_prior(net: MLP, prior: Any, features: Array) -> Array:
+    def with_prior(net: MLP, prior: MLP | None, features: Array) -> Array:
         return net(features) + prior_scale * jax.lax.stop_gradient(prior(features)) if prior else net(features)
 
-    def change(nets: Pair, priors: Any, model: Ensemble, obs: Array, action: Array) -> tuple[Array, Array]:
+    def change(nets: Pair, priors: Priors, model: Ensemble, obs: Array, action: Array) -> tuple[Array, Array]:
         """Mean and log-variance of the standardised change."""
-        out = with_prior(nets.dynamics, priors and priors.dynamics, encode(model, obs, action))
+        out = with_prior(nets.dynamics, priors.dynamics if priors else None, encode(model, obs, action))
         mean, raw = jnp.split(out, 2, -1)
+        # A soft clip on both sides keeps a gradient at the ends.
         low, high = LOG_VARIANCE_RANGE
         return mean, low + jax.nn.softplus(high - jax.nn.softplus(high - raw) - low)
 
-    def meaning(nets: Pair, priors: Any, model: Ensemble, obs: Array, action: Array, next_obs: Array) -> Array:
+    def signals_and_end(
+        nets: Pair, priors: Priors, model: Ensemble, obs: Array, action: Array, next_obs: Array
+    ) -> Array:
         """Standardised reward and costs, and the logit of the end."""
         features = jnp.concatenate([encode(model, obs, action), normalize(model.obs_stats, next_obs)], -1)
-        return with_prior(nets.signals, priors and priors.signals, features)
+        return with_prior(nets.signals, priors.signals if priors else None, features)
 
-    def member_loss(nets: Pair, priors: Any, model: Ensemble, batch: ModelBatch) -> Float[Array, ""]:
+    def member_loss(nets: Pair, priors: Priors, model: Ensemble, batch: ModelBatch) -> Float[Array, ""]:
         mean, log_variance = change(nets, priors, model, batch.obs, batch.action)
         moved = jnp.clip(standardize(model.change_stats, batch.next_obs - batch.obs), -MAX_CHANGE, MAX_CHANGE)
         surprise = 0.5 * jnp.sum((moved - mean) ** 2 * jnp.exp(-log_variance) + log_variance, -1)
-        told = meaning(nets, priors, model, batch.obs, batch.action, batch.next_obs)
+        out = signals_and_end(nets, priors, model, batch.obs, batch.action, batch.next_obs)
         signals = standardize(model.signal_stats, jnp.concatenate([batch.reward[..., None], batch.costs], -1))
-        misfit = jnp.sum((told[..., :-1] - signals) ** 2, -1)
-        ending = optax.sigmoid_binary_cross_entropy(told[..., -1], batch.terminated.astype(jnp.float32))
+        misfit = jnp.sum((out[..., :-1] - signals) ** 2, -1)
+        ending = optax.sigmoid_binary_cross_entropy(out[..., -1], batch.terminated.astype(jnp.float32))
         return jnp.mean(batch.weight * (surprise + misfit + ending))
 
     def train_step(model: Ensemble, batch: ModelBatch) -> tuple[Ensemble, Float[Array, " K"]]:
         grad = jax.vmap(jax.value_and_grad(member_loss), (0, 0, None, 0))
         losses, grads = grad(model.nets, model.priors, model, batch)
-        nets: Any = model.nets
-        step, opt = optimizer.update(grads, model.optimizer, nets)
-        return model._replace(nets=optax.apply_updates(nets, step), optimizer=opt), losses
+        nets, opt = descend(optimizer, grads, model.optimizer, model.nets)
+        return model._replace(nets=nets, optimizer=opt), losses
 
     def advance(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> tuple[Array, Array]:
         mean, log_variance = jax.vmap(change, (0, 0, None, 0, None))(model.nets, model.priors, model, obs, action)
         shift, scale = spread(model.change_stats)
         return obs + shift + scale * mean, scale * model.stretch * jnp.exp(0.5 * log_variance)
 
-    def tell(model: Ensemble, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
-        told = jax.vmap(meaning, (0, 0, None, 0, None, 0))(model.nets, model.priors, model, obs, action, next_obs)
+    def outcomes(model: Ensemble, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
+        every = jax.vmap(signals_and_end, (0, 0, None, 0, None, 0))
+        out = every(model.nets, model.priors, model, obs, action, next_obs)
         shift, scale = spread(model.signal_stats)
-        signals = shift + scale * told[..., :-1]
-        return signals[..., 0], signals[..., 1:], jax.nn.sigmoid(told[..., -1])
+        signals = shift + scale * out[..., :-1]
+        return signals[..., 0], signals[..., 1:], jax.nn.sigmoid(out[..., -1])
 
     def predict(model: Ensemble, obs: Float[Array, "K ... d"], action: Array) -> Prediction:
         next_obs, std = advance(model, obs, action)
-        return Prediction(next_obs, std, *tell(model, obs, action, next_obs))
+        return Prediction(next_obs, std, *outcomes(model, obs, action, next_obs))
 
     def fold(model: Ensemble) -> Ensemble:
         # Units of the prior pass through later layers by the identity, which a ReLU leaves alone.
@@ -225,7 +234,7 @@ def ensemble(
         join = jax.vmap(lambda net, prior: _beside(net, prior, prior_scale))
         return model._replace(nets=Pair(*map(join, model.nets, model.priors)), priors=())
 
-    return EnsembleModel(init, observe, train_step, predict, advance, tell, fold)
+    return EnsembleModel(init, observe, train_step, predict, advance, outcomes, fold)
 
 
 def _beside(net: MLP, prior: MLP, scale: float) -> MLP:
@@ -239,13 +248,13 @@ def _beside(net: MLP, prior: MLP, scale: float) -> MLP:
 
 
 def spread(stats: RunningStatistics) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Mean and deviation, 1 where nothing ever varied."""
-    count, mean, deviation = stats
-    variance = deviation / jnp.maximum(count, 1.0)
+    """Mean and standard deviation, 1 where nothing ever varied."""
+    count, mean, squares = stats
+    variance = squares / jnp.maximum(count, 1.0)
     return mean, jnp.where(variance > 1e-12, jnp.sqrt(jnp.maximum(variance, 1e-12)), 1.0)
 
 
 def standardize(stats: RunningStatistics, values: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    """Scale to mean 0 and deviation 1."""
+    """Scale to mean 0 and standard deviation 1."""
     shift, scale = spread(stats)
     return (values - shift) / scale

@@ -1,4 +1,4 @@
-r"""Judging p_D(theta) on data it has not seen: evidence of the members, calibration of the mixture.
+r"""Testing p_D(theta) on data it has not seen: evidence of the members, calibration of the mixture.
 
 Every rollout is predicted before it is learnt from (prequential testing), so nothing has to be held back. With the
 members' Gaussians of the change, mixture weights w and the predictive distribution function
@@ -58,10 +58,12 @@ def assess(
     miss = (next_obs - prediction.next_obs) / prediction.std
     density = -0.5 * jnp.sum(miss**2 + 2 * jnp.log(prediction.std) + math.log(2 * math.pi), -1)
     log_likelihood = jnp.mean(jnp.maximum(density, -1e3), -1)
+    # Too narrow where less than the level lies inside: stretch until it does.
     pit = pit_values(prediction, model.log_weights(), next_obs)
     tail = (1 - LEVEL) / 2
     covered = jnp.mean(((pit >= tail) & (pit <= 1 - tail)).astype(jnp.float32), 0)
     stretch = jnp.clip(model.stretch * jnp.exp(rate * (LEVEL - covered)), *STRETCH_RANGE)
+    # Relative to the best member, so that a rollout that surprised all of them changes no weight.
     evidence = decay * model.evidence + (1 - decay) * (log_likelihood - jnp.max(log_likelihood))
     grid = jnp.linspace(0.05, 0.95, 19)
     empirical = jnp.mean((pit[..., None] <= grid).astype(jnp.float32), 0)

@@ -24,7 +24,7 @@ For log, lam = temperature * range: the range is covered for p >= exp(-1 / tempe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,17 +39,18 @@ __all__ = ["OPERATORS", "Operator", "check_operator", "make_operator", "operator
 # The smallest share of the range a bounded operator tells from its worst end: keeps log p finite there.
 SHARE_FLOOR = 1e-6
 
-LogLikelihood = Callable[[Any, Any, Any], Any]
+# Maps (value, low, high) of the return's range to a value.
+RangeMap = Callable[[Array, Array, Array], Array]
 
 
 class Operator(NamedTuple):
     """F as functions of (log p, low, high), and its inverse as functions of (return, low, high)."""
 
     name: str
-    reward: LogLikelihood
-    cost: LogLikelihood
-    reward_log_likelihood: LogLikelihood
-    cost_log_likelihood: LogLikelihood
+    reward: RangeMap
+    cost: RangeMap
+    reward_log_likelihood: RangeMap
+    cost_log_likelihood: RangeMap
     log_floor: float
 
 
@@ -138,6 +139,7 @@ def check_operator(operator: Operator, *, num_points: int = 20_001) -> None:
     """
     log_p = jnp.linspace(operator.log_floor, 0.0, num_points)
     p = np.exp(np.asarray(log_p, np.float64))
+    # Any range will do, as long as it is not the unit range that a user's maps are written for.
     low, high = jnp.float32(-1.0), jnp.float32(3.0)
     for kind, forward, inverse, sign in (
         ("reward", operator.reward, operator.reward_log_likelihood, 1.0),

@@ -28,7 +28,7 @@ PhysicsStep = Callable[[Array, Array, Array], tuple[Array, Array, Array, Array]]
 
 
 class ParametricModel(NamedTuple):
-    """Particles of the parameters, and the deviation of the noise in every component of the state."""
+    """Particles of the parameters, and the standard deviation of the noise in every component of the state."""
 
     parameters: Float[Array, "M p"]
     noise: Float[Array, " d"]
@@ -43,6 +43,7 @@ def predict_parametric(
     step: PhysicsStep, model: ParametricModel, obs: Float[Array, "M ... d"], action: Array
 ) -> Prediction:
     """What each particle says of the next state: the same as an ensemble's `predict`."""
+    # `step` is for one state: map it over every axis between the particles and the state's components.
     over = step
     for _ in range(obs.ndim - 2):
         over = jax.vmap(over, (None, 0, 0))

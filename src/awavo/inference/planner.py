@@ -1,50 +1,55 @@
-r"""Inference at decision time: from an observation to a posterior over action sequences (Algorithm 2, lines 6 and 7).
+r"""Inference at decision time: from an observation to a posterior over action sequences.
 
 .. code-block:: text
 
-    1  K sequences: from the actor inside the model, from the shifted posterior of the step before, from the prior
-    2  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
-    3  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
-    4  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of candidates asked for, or 1
-    5  q <- a few steps of A-GSWD(q, nu) from the shifted posterior, or from the actor's candidates where the space is
-       too large for few slices; rounds of 1 to 5, each proposing from the q before
-    6  act by the first step of q: a sample, or its mode or mean
+    a  K sequences: from the actor inside the model, from the shifted posterior of the step before, from the prior
+    b  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
+    c  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
+    d  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of candidates asked for, or 1
+    e  q <- a few steps of A-GSWD(q, nu) from the shifted posterior, or from the actor's candidates where the space is
+       too large for few slices; rounds of a to e, each proposing from the q before
+    f  act by the first step of q: a sample, or its mode or mean
 
-The laws q, their proposals and moves are in `sequences`: categorical for discrete actions, particles for continuous.
+This is lines 6 and 7 of the paper's Algorithm 2; the letters here are this file's own. The distributions q, their
+proposals and moves are in `sequences`: categorical for discrete actions, particles for continuous.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from awavo.algorithms.awavo_config import AwavoConfig
 from awavo.inference.ensemble import Ensemble, EnsembleModel, Prediction
-from awavo.inference.sequences import sequences, shares
+from awavo.inference.sequences import PlanningConfig, sequences, shares
 from awavo.inference.wvi import effective_sample_size, tempered_weights
+from awavo.networks.distributions import ActionDistribution
 from awavo.types import EnvSpec
 
-__all__ = ["Beliefs", "Decision", "ensemble_beliefs", "planner", "predicted_beliefs"]
+__all__ = ["Decision", "PlanningModel", "ensemble_steps", "planner", "predicted_steps"]
+
+# Of a model of M members: one step, with what it says of it at once, and what N steps meant once all are known.
+Advance = Callable[[Array, Array], tuple[Array, PyTree]]
+Outcomes = Callable[[PyTree, Array, Array, Array], tuple[Array, Array]]
 
 
-class Beliefs(NamedTuple):
+class PlanningModel(NamedTuple):
     """What a decision rests on, as functions of (batches of) raw observations `[..., d]`.
 
-    `advance(obs [M, K, d], action [K]) -> (next_obs, told)` moves M members with log-weights `log_weights` by one step;
-    `tell(told, obs [N, M, K, d], action [N, K], next_obs) -> (signals [N, M, K, 1 + C], terminated)` says what N steps
-    meant, once all are known; `policy(obs)` is an action distribution, `values(obs) -> [..., 1 + C]` are the critics'
-    means under it; `log_optimality(signals)`.
+    `advance(obs [M, K, d], action [K]) -> (next_obs, said)` moves M members with log-weights `log_weights` by one step;
+    `outcomes(said, obs [N, M, K, d], action [N, K], next_obs) -> (signals [N, M, K, 1 + C], terminated)` are those of N
+    steps; `policy(obs)` is an action distribution, `values(obs) -> [..., 1 + C]` are the critics' means under it;
+    `log_optimality(signals)`.
     """
 
-    advance: Callable[[Array, Array], tuple[Array, Any]]
-    tell: Callable[[Any, Array, Array, Array], tuple[Array, Array]]
+    advance: Advance
+    outcomes: Outcomes
     log_weights: Float[Array, " M"]
-    policy: Callable[[Array], Any]
+    policy: Callable[[Array], ActionDistribution]
     values: Callable[[Array], Array]
     log_optimality: Callable[[Array], Array]
 
@@ -62,75 +67,79 @@ class Decision(NamedTuple):
     distance: Float[Array, ""]
 
 
-def ensemble_beliefs(dynamics: EnsembleModel, model: Ensemble) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`advance` and `tell` of a learnt ensemble."""
+def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, Outcomes]:
+    """`advance` and `outcomes` of a learnt ensemble."""
     model = dynamics.fold(model)
 
     def advance(obs, action):
         return dynamics.advance(model, obs, action)[0], ()
 
-    def tell(told, obs, action, next_obs):
+    def outcomes(said, obs, action, next_obs):
         # The member axis goes first; all N steps are one batch.
         obs, next_obs = (jnp.swapaxes(x, 0, 1) for x in (obs, next_obs))
-        reward, costs, ended = dynamics.tell(model, obs, action, next_obs)
+        reward, costs, ended = dynamics.outcomes(model, obs, action, next_obs)
         signals = jnp.concatenate([reward[..., None], costs], -1)
         return jnp.swapaxes(signals, 0, 1), jnp.swapaxes(ended, 0, 1)
 
-    return advance, tell
+    return advance, outcomes
 
 
-def predicted_beliefs(predict: Callable[[Array, Array], Prediction]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`advance` and `tell` of a model that says everything at once, such as parametric physics."""
+def predicted_steps(predict: Callable[[Array, Array], Prediction]) -> tuple[Advance, Outcomes]:
+    """`advance` and `outcomes` of a model that says everything at once, such as parametric physics."""
 
     def advance(obs, action):
         guess = predict(obs, action)
         return guess.next_obs, (jnp.concatenate([guess.reward[..., None], guess.costs], -1), guess.terminated)
 
-    return advance, lambda told, obs, action, next_obs: told
+    return advance, lambda said, obs, action, next_obs: said
 
 
-def planner(spec: EnvSpec, config: AwavoConfig) -> Callable[..., Decision]:
-    """Build `decide(key, beliefs, obs [d], plan, slices [L, c]) -> Decision`."""
-    laws = sequences(spec.action_space, config)
+def planner(spec: EnvSpec, config: PlanningConfig) -> Callable[[Array, PlanningModel, Array, Array, Array], Decision]:
+    """Build `decide(key, model, obs [d], plan, slices [L, c]) -> Decision`."""
+    distributions = sequences(spec.action_space, config)
     num, horizon = config.num_sequences, config.horizon
     num_actor = shares(config)[0]
     discounts = config.discount ** jnp.arange(horizon)
 
-    def imagine(key: Array, beliefs: Beliefs, obs: Array, q: Array) -> tuple[Array, Array]:
+    def imagine(key: Array, model: PlanningModel, obs: Array, q: Array) -> tuple[Array, Array]:
         """Candidates `[N, K, ...]` and the signals `[M, K, 1 + C]` of their returns."""
-        members = beliefs.log_weights.shape[0]
-        weights = jnp.exp(beliefs.log_weights)
+        members = model.log_weights.shape[0]
+        weights = jnp.exp(model.log_weights)
 
         def advance(obs, prepared):
-            policy = beliefs.policy(jnp.einsum("m,mkd->kd", weights, obs[:, :num_actor]))
-            action = laws.propose(prepared, policy)
-            next_obs, told = beliefs.advance(obs, laws.execute(action))
-            return next_obs, (obs, action, next_obs, told)
+            # The actor proposes in the members' mean state, the same action for all of them.
+            policy = model.policy(jnp.einsum("m,mkd->kd", weights, obs[:, :num_actor]))
+            action = distributions.propose(prepared, policy)
+            next_obs, said = model.advance(obs, distributions.execute(action))
+            return next_obs, (obs, action, next_obs, said)
 
         start = jnp.broadcast_to(obs, (members, num, obs.shape[-1]))
-        last, (visited, actions, reached, told) = jax.lax.scan(advance, start, laws.prepare(key, q))
-        signals, ended = beliefs.tell(told, visited, laws.execute(actions), reached)
+        last, (visited, actions, reached, said) = jax.lax.scan(advance, start, distributions.prepare(key, q))
+        signals, ended = model.outcomes(said, visited, distributions.execute(actions), reached)
+        # A step counts in full where no step before it has ended the episode.
         alive = jnp.cumprod(1 - ended, 0)
         running = discounts[:, None, None] * jnp.concatenate([jnp.ones_like(alive[:1]), alive[:-1]])
         total = jnp.sum(running[..., None] * signals, 0)
-        return actions, total + config.discount**horizon * alive[-1, ..., None] * beliefs.values(last)
+        return actions, total + config.discount**horizon * alive[-1, ..., None] * model.values(last)
 
-    def one_round(beliefs: Beliefs, obs: Array, slices: Array, q: Array, key: Array) -> tuple[Array, Any]:
+    def one_round(
+        model: PlanningModel, obs: Array, slices: Array, q: Array, key: Array
+    ) -> tuple[Array, tuple[Array, ...]]:
         """Draw, weigh, move: q afterwards, and what explains it."""
         imagine_key, move_key = jax.random.split(key)
-        actions, signals = imagine(imagine_key, beliefs, obs, q)
-        log_likelihood = jax.nn.logsumexp(beliefs.log_weights[:, None] + beliefs.log_optimality(signals), 0)
-        if config.effective_share > 0:
+        actions, signals = imagine(imagine_key, model, obs, q)  # a, b
+        log_likelihood = jax.nn.logsumexp(model.log_weights[:, None] + model.log_optimality(signals), 0)  # c
+        if config.effective_share > 0:  # d
             weights, temperature = tempered_weights(log_likelihood, max(config.effective_share * num, 1.0))
         else:
             weights, temperature = jax.nn.softmax(log_likelihood), jnp.ones(())
-        q = laws.settle(q, actions)
-        moved, target, distance = laws.move(move_key, q, actions, weights, slices)
+        q = distributions.start_from(q, actions)
+        moved, target, distance = distributions.move(move_key, q, actions, weights, slices)  # e
         return moved, (q, target, weights, log_likelihood, effective_sample_size(weights), temperature, distance)
 
-    def decide(key: Array, beliefs: Beliefs, obs: Array, plan: Array, slices: Array) -> Decision:
+    def decide(key: Array, model: PlanningModel, obs: Array, plan: Array, slices: Array) -> Decision:
         keys = jax.random.split(key, config.num_rounds)
-        q, rounds = jax.lax.scan(partial(one_round, beliefs, obs, slices), laws.shift(plan), keys)
+        q, rounds = jax.lax.scan(partial(one_round, model, obs, slices), distributions.shift(plan), keys)
         return Decision(q, *(values[-1] for values in rounds))
 
     return decide

@@ -1,63 +1,103 @@
-"""Laws q over action sequences, one set of functions for each kind of action.
+"""Distributions q over action sequences, one set of functions for each kind of action, and the settings of planning.
 
-Discrete actions: a categorical law for each of the N steps, `[N, A]`. Continuous ones, scaled to [-1, 1]: P particles
-`[P, N, d]`, points of R^(N d). All random numbers of a decision and all that needs no imagined state are drawn before
-the loop over the horizon (`prepare`).
+Discrete actions: a categorical distribution for each of the N steps, `[N, A]`. Continuous ones, scaled to [-1, 1]: P
+particles `[P, N, d]`, points of R^(N d). All random numbers of a decision and all that needs no imagined state are
+drawn before the loop over the horizon (`prepare`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from awavo.algorithms.awavo_config import AwavoConfig
+from awavo.config import setting
 from awavo.inference.wvi import move_particles, move_probabilities
+from awavo.networks.distributions import ActionDistribution
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
-__all__ = ["Sequences", "action_defining", "plan_dim", "resample", "sequences", "slice_shape", "to_box", "to_unit"]
+__all__ = [
+    "PlanningConfig",
+    "Sequences",
+    "action_defining",
+    "plan_dim",
+    "resample",
+    "sequences",
+    "shares",
+    "slice_shape",
+    "to_box",
+    "to_unit",
+]
 
 MAX_MONOMIAL_DIM = 4
+
+
+@dataclass(frozen=True)
+class PlanningConfig:
+    """Settings of the inference that decides."""
+
+    discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
+    planning: str = setting("on", "decide by inference, or with the actor alone", choices=("on", "off"))
+    horizon: int = setting(20, "steps N planned ahead", low=1, high=10_000)
+    num_sequences: int = setting(128, "candidate action sequences K of a decision", low=2, high=1_000_000)
+    num_rounds: int = setting(1, "rounds of drawing, weighing and moving in a decision", low=1, high=1_000)
+    actor_share: float = setting(0.5, "share of candidates from the actor", low=0.0, high=1.0)
+    memory_share: float = setting(0.3, "share of candidates from the shifted posterior", low=0.0, high=1.0)
+    num_particles: int = setting(32, "continuous actions: particles P of q", low=2, high=100_000)
+    proposal_noise: float = setting(0.2, "noise on proposals, of half the range or as a share", low=0.0, high=1.0)
+    effective_share: float = setting(
+        0.04, "effective share of the candidates that sets T; 0 for T = 1", low=0.0, high=1.0
+    )
+    initial: str = setting(
+        "memory", "where q starts: the shifted posterior, or the actor's candidates", choices=("memory", "actor")
+    )
+    metric: str = setting("a-gswd", "what q is moved by", choices=("a-gswd", "kl"))
+    slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
+    degree: int = setting(3, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
+    order: float = setting(2.0, "order k of A-GSWD", low=1.0, high=16.0)
+    num_slices: int = setting(8, "slices L", low=1, high=10_000)
+    num_steps: int = setting(4, "gradient steps of A-GSWD in a decision", low=1, high=1_000)
 
 
 class Sequences(NamedTuple):
     """What a planner does with q; `K` candidates, relaxed actions `[K]` or `[K, d]`.
 
     `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
-    `propose(prepared, policy) -> actions`, the policy's law at the first candidates; `execute(actions)`, as the
-    environment takes them; `settle(q, actions [N, K, ..])`, where the move starts; `move(key, q, actions, weights,
+    `propose(prepared, policy) -> actions`, from the policy at the first candidates; `execute(actions)`, as the
+    environment takes them; `start_from(q, actions [N, K, ..])`, where the move starts; `move(key, q, actions, weights,
     slices) -> (q, target, distance)`; `first(q)`; `pick(key, first [E, ..], greedy)`; `draw(key, num)` random actions.
     """
 
     start: Callable[[], Array]
     shift: Callable[[Array], Array]
-    prepare: Callable[[Array, Array], Any]
-    propose: Callable[[Any, Any], Array]
+    prepare: Callable[[Array, Array], PyTree]
+    propose: Callable[[PyTree, ActionDistribution], Array]
     execute: Callable[[Array], Array]
-    settle: Callable[[Array, Array], Array]
+    start_from: Callable[[Array, Array], Array]
     move: Callable[[Array, Array, Array, Array, Array], tuple[Array, Array, Array]]
     first: Callable[[Array], Array]
     pick: Callable[[Array, Array, bool], Array]
     draw: Callable[[Array, int], Array]
 
 
-def action_defining(space: ActionSpace, config: AwavoConfig) -> Defining:
+def action_defining(space: ActionSpace, config: PlanningConfig) -> Defining:
     """The defining function of the space q lives in: monomials in few dimensions, powers of linear forms in many."""
     if isinstance(space, Discrete) and space.num <= MAX_MONOMIAL_DIM:
         return Polynomial(config.degree)
     return LinearForms(num_forms=1 if config.degree == 1 else 4, degree=config.degree)
 
 
-def plan_dim(space: ActionSpace, config: AwavoConfig) -> int:
+def plan_dim(space: ActionSpace, config: PlanningConfig) -> int:
     """Dimension of the space that is sliced: one-hot actions, or whole sequences of continuous ones."""
     return space.num if isinstance(space, Discrete) else config.horizon * space.dim
 
 
-def slice_shape(space: ActionSpace, config: AwavoConfig) -> tuple[int, int]:
+def slice_shape(space: ActionSpace, config: PlanningConfig) -> tuple[int, int]:
     """(L, c) of one decision's slices."""
     return config.num_slices, action_defining(space, config).num_coefficients(plan_dim(space, config))
 
@@ -74,19 +114,19 @@ def to_unit(space: Box, action: Float[Array, "... d"]) -> Float[Array, "... d"]:
     return (2 * action - high - low) / (high - low)
 
 
-def shares(config: AwavoConfig) -> tuple[int, int, int]:
+def shares(config: PlanningConfig) -> tuple[int, int, int]:
     """How many candidates come from the actor, from memory, from the prior."""
     actor = round(config.actor_share * config.num_sequences)
     memory = min(round(config.memory_share * config.num_sequences), config.num_sequences - actor)
     return actor, memory, config.num_sequences - actor - memory
 
 
-def sequences(space: ActionSpace, config: AwavoConfig) -> Sequences:
+def sequences(space: ActionSpace, config: PlanningConfig) -> Sequences:
     """Build the functions for an action space."""
     return _categorical(space, config) if isinstance(space, Discrete) else _particles(space, config)
 
 
-def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
+def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
     num_actor, num_memory, num_prior = shares(config)
     horizon, num = config.horizon, space.num
     defining = action_defining(space, config)
@@ -99,10 +139,11 @@ def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
 
     def propose(prepared, policy):
         noise, others = prepared
+        # Log-probabilities plus Gumbel noise: the largest is a sample of each candidate's own distribution.
         mixed = (1 - config.proposal_noise) * jax.nn.softmax(policy.logits) + config.proposal_noise / num
         return jnp.argmax(jnp.concatenate([jnp.log(mixed), others]) + noise, -1)
 
-    def settle(q, actions):
+    def start_from(q, actions):
         if config.initial == "memory" or num_actor == 0:
             return q
         return jax.nn.one_hot(actions[:, :num_actor], num).mean(1)
@@ -125,7 +166,7 @@ def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: actions,
-        settle=settle,
+        start_from=start_from,
         move=move,
         first=lambda q: q[0],
         pick=pick,
@@ -133,7 +174,7 @@ def _categorical(space: Discrete, config: AwavoConfig) -> Sequences:
     )
 
 
-def _particles(space: Box, config: AwavoConfig) -> Sequences:
+def _particles(space: Box, config: PlanningConfig) -> Sequences:
     num_actor, num_memory, num_prior = shares(config)
     horizon, dim, num = config.horizon, space.dim, config.num_particles
     defining = action_defining(space, config)
@@ -151,7 +192,7 @@ def _particles(space: Box, config: AwavoConfig) -> Sequences:
         actor = to_unit(space, policy.sample(key)) + noise
         return jnp.concatenate([jnp.clip(actor, -1.0, 1.0), others])
 
-    def settle(q, actions):
+    def start_from(q, actions):
         if config.initial == "memory" or num_actor == 0:
             return q
         return jnp.swapaxes(actions, 0, 1)[jnp.arange(num) % num_actor]
@@ -180,7 +221,7 @@ def _particles(space: Box, config: AwavoConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: to_box(space, actions),
-        settle=settle,
+        start_from=start_from,
         move=move,
         first=lambda q: q[:, 0],
         pick=pick,

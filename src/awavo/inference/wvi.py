@@ -39,7 +39,7 @@ __all__ = [
     "tempered_weights",
 ]
 
-# Log of the temperature in deviations of the log-likelihood: 32^4 steps between the ends.
+# Log of the temperature in standard deviations of the log-likelihood: 32^4 steps between the ends.
 _LOG_TEMPERATURES = (-30.0, 8.0)
 _GRID = 32
 _ROUNDS = 4
@@ -96,7 +96,7 @@ def _descend(
     value, grad = value_and_grad(start)
     axes = tuple(range(value.ndim, start.ndim))
 
-    def wide(x):
+    def wide(x: Array) -> Array:
         return x.reshape(x.shape + (1,) * len(axes))
 
     def step(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
@@ -146,7 +146,7 @@ def categorical_gswd(
     defining: Defining,
     order: float = 2,
 ) -> Float[Array, "*batch"]:
-    r"""A-GSWD^p between two laws on the same A one-hot vectors, each pair with its own slices.
+    r"""A-GSWD^p between two distributions on the same A one-hot vectors, each pair with its own slices.
 
     With the atoms sorted along a slice and cumulated F and G, the monotone coupling of so few atoms is written down,
     :math:`\gamma_{ij} = (\min(F_i, G_j) - \max(F_{i-1}, G_{j-1}))_+`, faster than the general staircase.
@@ -181,7 +181,7 @@ def move_probabilities(
     order: float = 2,
     num_steps: int = 3,
 ) -> tuple[Float[Array, "N A"], Float[Array, " N"]]:
-    """Descend A-GSWD in the probabilities of N independent categorical laws, which stay on the simplex."""
+    """Descend A-GSWD in the probabilities of N independent categorical distributions, which stay on the simplex."""
     target = jax.lax.stop_gradient(target)
     rows = jnp.broadcast_to(jax.lax.stop_gradient(slices), (probabilities.shape[0], *slices.shape))
 
@@ -191,6 +191,7 @@ def move_probabilities(
 
     def rise(p):
         (_, values), grad = jax.value_and_grad(distance, has_aux=True)(p)
+        # Along the simplex: adding the same to all probabilities changes nothing.
         return values, grad - jnp.mean(grad, -1, keepdims=True)
 
     def project(p):
@@ -217,11 +218,11 @@ def infer(
 ) -> Posterior:
     """Infer a posterior from draws of the prior: parameters of a model, states, anything with a density.
 
-    Each round draws candidates from a kernel estimate of q (Gaussians of `jitter` deviations around the particles),
-    weighs them by `log_density`, which need not be normalised, over the estimate's density, and moves the particles to
-    that measure. The weights are tempered to an effective share of `target_share` until that holds by itself; from
-    then on they are those of importance sampling and the target is the posterior. `slices(key)` gives the slices of a
-    round.
+    Each round draws candidates from a kernel estimate of q (Gaussians around the particles, `jitter` standard
+    deviations wide), weighs them by `log_density`, which need not be normalised, over the estimate's density, and moves
+    the particles to that measure. The weights are tempered to an effective share of `target_share` until that holds by
+    itself; from then on they are those of importance sampling and the target is the posterior. `slices(key)` gives the
+    slices of a round.
     """
     num = particles.shape[0]
 
@@ -230,6 +231,7 @@ def infer(
         width = jitter * (jnp.std(x, 0) + 1e-9)
         centres = jnp.tile(x, (per_particle, 1))
         candidates = centres + width * jax.random.normal(noise_key, centres.shape)
+        # Importance weights: the density asked for, over that of the kernel estimate the candidates came from.
         gaps = (candidates[:, None] - x) / width
         log_proposal = jax.nn.logsumexp(-0.5 * jnp.sum(gaps**2, -1), -1)
         ratio = log_density(candidates) - log_proposal

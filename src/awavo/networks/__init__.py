@@ -1,14 +1,15 @@
 """Networks: perceptrons, actors, quantile critics and action distributions, all array-only pytrees."""
 
 from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
-from awavo.networks.distributions import Categorical, SquashedGaussian
+from awavo.networks.distributions import ActionDistribution, Categorical, SquashedGaussian
 from awavo.networks.mlp import MLP, mlp
 from awavo.networks.normalizer import RunningStatistics, normalize, running_statistics, update_statistics
-from awavo.networks.policy import Actor, actor
+from awavo.networks.policy import Actor, actor, actor_parts
 from awavo.networks.slicing import SlicingHead, diversity_loss, slicing_head
 
 __all__ = [
     "MLP",
+    "ActionDistribution",
     "Actor",
     "Categorical",
     "CautiousCritic",
@@ -17,6 +18,7 @@ __all__ = [
     "SlicingHead",
     "SquashedGaussian",
     "actor",
+    "actor_parts",
     "cautious_critic",
     "diversity_loss",
     "mlp",

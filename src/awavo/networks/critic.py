@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -74,6 +73,7 @@ class CautiousCritic(eqx.Module):
 def most_pessimistic(quantiles: Float[Array, "K ... S M"]) -> Float[Array, "... S M"]:
     """The member with the lowest mean of the reward (signal 0), and of each cost with the highest."""
     means = quantiles.mean(-1)
+    # A high cost is bad as a low reward is.
     sign = jnp.where(jnp.arange(means.shape[-1]) == 0, 1.0, -1.0)
     chosen = jnp.argmin(sign * means, 0)
     return jnp.take_along_axis(quantiles, chosen[None, ..., None], 0)[0]
@@ -99,9 +99,8 @@ def quantile_critic(
     return QuantileCritic(net, space, num_signals, scale)
 
 
-def cautious_critic(key: Array, num_critics: int, *args: Any) -> QuantileCritic | CautiousCritic:
-    """Draw a critic (see `quantile_critic`), or several that are cautious together."""
-    if num_critics == 1:
-        return quantile_critic(key, *args)
-    members: Any = jax.vmap(lambda k: quantile_critic(k, *args))(jax.random.split(key, num_critics))
-    return CautiousCritic(members)
+def cautious_critic(
+    key: Array, num_critics: int, draw: Callable[[Array], QuantileCritic]
+) -> QuantileCritic | CautiousCritic:
+    """Draw a critic, or several that are cautious together."""
+    return draw(key) if num_critics == 1 else CautiousCritic(jax.vmap(draw)(jax.random.split(key, num_critics)))

@@ -9,7 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-__all__ = ["Categorical", "SquashedGaussian"]
+__all__ = ["ActionDistribution", "Categorical", "SquashedGaussian"]
+
+# Largest |tanh(u)| that an action is taken back from: beyond it u is infinite in float32.
+MAX_TANH = 1.0 - 1e-6
 
 
 class Categorical(NamedTuple):
@@ -64,16 +67,32 @@ class SquashedGaussian(NamedTuple):
         return self.sample_with_log_prob(key)[0]
 
     def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "... d"], Float[Array, ...]]:
-        """Draw an action and its log-density under the squashed law."""
+        """Draw an action and its log-density, squashing included."""
         noise = jax.random.normal(key, self.mean.shape)
         u = self.mean + jnp.exp(self.log_std) * noise
+        log_gauss, log_slope = self._log_terms(u, noise)
+        return self._squash(u), jnp.sum(log_gauss - log_slope, -1)
+
+    def log_prob(self, action: Float[Array, "... d"]) -> Float[Array, ...]:
+        """Log-density of one action each."""
+        share = (2 * action - self.high - self.low) / (self.high - self.low)
+        u = jnp.arctanh(jnp.clip(share, -MAX_TANH, MAX_TANH))
+        log_gauss, log_slope = self._log_terms(u, (u - self.mean) * jnp.exp(-self.log_std))
+        return jnp.sum(log_gauss - log_slope, -1)
+
+    def _log_terms(self, u: Array, noise: Array) -> tuple[Array, Array]:
+        """Logs of the Gaussian's density at u, and of the slope by which squashing divides it."""
         log_gauss = -0.5 * noise**2 - self.log_std - 0.5 * math.log(2 * math.pi)
         # log(1 - tanh(u)^2) in a form that stays finite for large |u|
         log_slope = 2 * (math.log(2.0) - u - jax.nn.softplus(-2 * u)) + jnp.log((self.high - self.low) / 2)
-        return self._squash(u), jnp.sum(log_gauss - log_slope, -1)
+        return log_gauss, log_slope
 
     def kl(self, other: SquashedGaussian) -> Float[Array, ...]:
         """KL(self || other): that of the Gaussians, as both are squashed by the same map."""
         ratio = jnp.exp(2 * (self.log_std - other.log_std))
         shift = ((other.mean - self.mean) / jnp.exp(other.log_std)) ** 2
         return jnp.sum(0.5 * (ratio + shift - 1) + other.log_std - self.log_std, -1)
+
+
+# What a policy gives for a batch of observations, by the kind of the action space.
+ActionDistribution = Categorical | SquashedGaussian

@@ -17,8 +17,8 @@ __all__ = ["MLP", "mlp"]
 class MLP(eqx.Module):
     """Fully connected layers with one activation between them, applied to the last axis.
 
-    With `standardize` each hidden layer has mean 0 and deviation 1 before its activation, so that outputs cannot grow
-    with the size of the inputs.
+    With `standardize` each hidden layer has mean 0 and standard deviation 1 before its activation, so that outputs
+    cannot grow with the size of the inputs.
     """
 
     weights: tuple[Float[Array, ...], ...]

@@ -6,7 +6,8 @@ Midpoints :math:`\hat\tau_j = (j - 1/2) / M`. With :math:`\theta_j` the quantile
 .. math::
     L = \frac{1}{M} \sum_j \sum_k |\hat\tau_j - 1[y_k < \theta_j]| \, \ell_\kappa(y_k - \theta_j) / \kappa
 
-where :math:`\ell_\kappa` is Huber's loss. Its minimiser is the projection of the target law on M quantile midpoints.
+where :math:`\ell_\kappa` is Huber's loss. Its minimiser is the projection of the target distribution on M quantile
+midpoints.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.networks.distributions import Categorical
+from awavo.networks.distributions import ActionDistribution, Categorical, SquashedGaussian
 from awavo.networks.mlp import MLP, mlp
-from awavo.types import ActionSpace, Discrete
+from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = ["Gaussian", "StochasticPolicy", "kl_divergence", "stochastic_policy"]
 
@@ -47,7 +47,7 @@ class Gaussian(NamedTuple):
 
 
 class StochasticPolicy(eqx.Module):
-    """A perceptron for the logits or the mean; the Gaussian's spread does not depend on the observation."""
+    """A perceptron for the logits or the mean; the Gaussian's width does not depend on the observation."""
 
     net: MLP
     log_std: Float[Array, " d"] | None
@@ -60,6 +60,15 @@ class StochasticPolicy(eqx.Module):
             return Categorical(out)
         return Gaussian(out, jnp.broadcast_to(self.log_std, out.shape))
 
+    def actions(self, obs: Float[Array, "... d"]) -> ActionDistribution:
+        """Return the distribution of actions in each observation."""
+        samples = self(obs)
+        if isinstance(samples, Categorical):
+            return samples
+        assert isinstance(self.space, Box)
+        low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)
+        return SquashedGaussian(samples.mean, samples.log_std, low, high)
+
     def action(self, sample: Array) -> Array:
         """The action that a sample stands for."""
         if isinstance(self.space, Discrete):
@@ -71,18 +80,19 @@ class StochasticPolicy(eqx.Module):
 def stochastic_policy(
     key: Array, obs_dim: int, space: ActionSpace, hidden: Sequence[int], activation: str = "tanh", log_std: float = -0.5
 ) -> StochasticPolicy:
-    """Draw a policy that starts close to uniform (discrete) or centred with spread `exp(log_std)`."""
+    """Draw a policy that starts close to uniform (discrete) or centred with standard deviation `exp(log_std)`."""
     discrete = isinstance(space, Discrete)
     num_out = space.num if discrete else space.dim
     net = mlp(key, (obs_dim, *hidden, num_out), activation=activation, output_scale=0.01)
     return StochasticPolicy(net, None if discrete else jnp.full(num_out, log_std, jnp.float32), space)
 
 
-def kl_divergence(old: Categorical | Gaussian, new: Categorical | Gaussian) -> Float[Array, ...]:
-    """KL(old || new), in closed form."""
+def kl_divergence(old: ActionDistribution | Gaussian, new: ActionDistribution | Gaussian) -> Float[Array, ...]:
+    """KL(old || new) of two distributions of the same kind, in closed form."""
     if isinstance(old, Categorical) and isinstance(new, Categorical):
-        before = old.log_probs()
-        return jnp.sum(jnp.exp(before) * (before - new.log_probs()), -1)
+        return old.kl(new)
+    if isinstance(old, SquashedGaussian) and isinstance(new, SquashedGaussian):
+        return old.kl(new)
     assert isinstance(old, Gaussian)
     assert isinstance(new, Gaussian)
     scale = jnp.exp(2 * (old.log_std - new.log_std))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from awavo.deploy.export import PROBES, export_policy, spec_contract, write_files
-from awavo.deploy.onnx_actor import find_actor
 from awavo.errors import InputError
 from awavo.provenance import stamp
 from awavo.runs.api import Run
@@ -25,9 +24,10 @@ def export_run(run: Run, out: Path | None = None, *, seed: int | None = None, on
         raise InputError(f"this run has no seed {seed}: it has {run.seeds[0]} to {run.seeds[-1]}.")
     state = run.states[seed - run.seeds[0]]
     spec = run.problem.spec
-    parts = find_actor(state)
+    actor = run.problem.algorithm.actor
+    parts = None if actor is None else actor(state)
     draws = np.random.default_rng(0).standard_normal((PROBES, spec.obs_dim))
-    probes = draws if parts is None else parts.mean + draws * parts.std
+    probes = draws if parts is None else np.asarray(parts.mean) + draws * np.asarray(parts.std)
     files, notes = export_policy(spec, run.problem.algorithm, state, probes.astype(np.float32), onnx=onnx)
     about = {
         **spec_contract(spec),

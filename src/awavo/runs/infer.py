@@ -96,7 +96,8 @@ def infer_trajectories(
         "system": name, "states": int(np.prod(system.shape)), "seed": settings.seed, "times": len(observed),
         "solve_s": time.perf_counter() - began, "cpu_s": time.process_time() - processor, "compile_s": compile_s,
         "stages": last.stage, "resumed_at": resumed_at, "largest_chi2": float(posterior.chi2.max()), "notes": notes,
-        "theta": posterior.theta.tolist(), "theta_inferred": settings.infer_theta, "theta_interval": _interval(posterior),
+        "theta": posterior.theta.tolist(), "theta_inferred": settings.infer_theta,
+        "theta_interval": _interval(posterior),
         "settings": settings._asdict() | {"search": settings.search._asdict()}, "noise_std": noise_std,
         **stamp(),
     }  # fmt: skip

@@ -181,7 +181,7 @@ class _Episodes:
         self._returns = self._returns + out.reward
         self._costs = self._costs + out.costs
         self._length = self._length + 1
-        row = Rollout(
+        row: tuple[Any, ...] = (
             self.obs, action, (), out.reward, out.costs, out.terminated, out.truncated, out.final_obs,
             self._returns, self._costs, self._length,
         )  # fmt: skip
@@ -190,7 +190,7 @@ class _Episodes:
         self._costs = np.where(done[:, None], 0, self._costs).astype(np.float32)
         self._length = np.where(done, 0, self._length).astype(np.int32)
         self.obs = np.asarray(out.obs)
-        return jax.tree.map(np.asarray, row)
+        return jax.tree.map(np.asarray, Rollout(*row))
 
 
 def _split(tree: Tree) -> list[Tree]:

@@ -1,0 +1,199 @@
+r"""Actor and quantile critics, and one gradient step of both on stored transitions.
+
+.. code-block:: text
+
+    Z^i  <- quantile Huber step towards  h_i + gamma (1 - terminated) Zbar^i(s', a'),  a' ~ pi(.|s'),  all i
+            (with `backup_steps` n > 1: the n stored steps' discounted sum, and Zbar^i after them)
+    pi   <- ascend  E[ w_r log p(O_r|s,a) + sum_i w_i log p(O_gi|s,a) ] + eta H(pi)
+    Zbar <- Polyak average of Z,   and of pi for the actor that decides greedily
+
+Discrete actions use the exact expectation over actions, continuous ones the pathwise derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PyTree
+
+from awavo.algorithms import replay as ring
+from awavo.config import setting
+from awavo.inference.operators import Operator
+from awavo.inference.optimality import SignalBounds, log_optimality_fn, return_bounds
+from awavo.networks import Actor, Categorical, RunningStatistics, actor, normalize
+from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
+from awavo.networks.optimize import adam, descend, optimizer_state, polyak_average
+from awavo.networks.quantiles import bellman_targets, quantile_huber
+from awavo.types import EnvSpec
+
+__all__ = ["ActorCritic", "ActorCriticConfig", "GradientMetrics", "Imagine", "Learner", "Objective", "actor_critic"]
+
+# Transitions that a model adds to a batch: imagine(key, batch, policy).
+Imagine = Callable[[Array, ring.Transitions, Actor], ring.Transitions]
+
+
+@dataclass(frozen=True)
+class ActorCriticConfig:
+    """Settings of actor and critics, and of the data they learn from."""
+
+    num_envs: int = setting(16, "environments stepped together", low=1, high=65_536)
+    rollout_length: int = setting(32, "steps of each environment between updates", low=1, high=100_000)
+    num_updates: int = setting(64, "gradient steps after each rollout", low=1, high=100_000)
+    batch_size: int = setting(128, "transitions per gradient step", low=1, high=1_000_000)
+    replay_capacity: int = setting(1_000_000, "transitions kept", low=1, high=1_000_000_000)
+    warmup_steps: int = setting(1_000, "environment steps before the first update", low=0, high=1_000_000_000)
+    hidden: tuple[int, ...] = setting((128, 128), "sizes of the hidden layers", low=1, high=65_536)
+    num_quantiles: int = setting(16, "quantiles M of each critic", low=1, high=1_024)
+    num_critics: int = setting(1, "critics of each signal, of which the most pessimistic counts", low=1, high=16)
+    critic_layers: str = setting(
+        "plain", "critics' hidden layers, as they are or standardized", choices=("plain", "standardized")
+    )
+    discount: float = setting(0.99, "discount gamma of the critics", low=0.0, high=0.99999)
+    reward_clip: float | None = setting(
+        None, "rewards beyond +- this are clipped for the learner; none keeps them", low=1e-9, high=1e9
+    )
+    backup_steps: int = setting(1, "stored steps n before a target bootstraps", low=1, high=1_000)
+    actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
+    critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)
+    polyak: float = setting(0.01, "averaging rate of the target critics", low=0.0, high=1.0)
+    actor_polyak: float = setting(1e-3, "averaging rate of the actor used for greedy actions", low=0.0, high=1.0)
+    huber: float = setting(1.0, "width of the quantile Huber loss", low=1e-6, high=1e6)
+    value_scale: float = setting(10.0, "scale of the critics' outputs", low=1e-6, high=1e6)
+    max_grad_norm: float = setting(10.0, "largest gradient norm", low=1e-6, high=1e9)
+    entropy: float = setting(0.05, "weight of the policy's entropy", low=0.0, high=1e3)
+    entropy_target: float | None = setting(
+        None, "entropy in nats that the weight is adapted to keep; none keeps the weight", low=-1e4, high=1e4
+    )
+    operator: str = setting(
+        "log",
+        "operator F between likelihoods and returns, or MODULE:NAME of one",
+        choices=("log", "affine", "power"),
+        path=True,
+    )
+    temperature: float = setting(0.15, "lam of the log operator, as a share of the return's range", low=1e-6, high=1e3)
+    kappa: float = setting(0.1, "exponent of the power operator", low=1e-3, high=1e3)
+    bound_margin: float = setting(
+        0.05, "safety margin of the return bounds, as a share of the range", low=0.0, high=10.0
+    )
+    clip_targets: str = setting("off", "keep the critics' targets within the return bounds", choices=("off", "on"))
+
+
+class Learner(NamedTuple):
+    """Everything a gradient step changes."""
+
+    actor: Actor
+    critic: QuantileCritic | CautiousCritic
+    target_critic: QuantileCritic | CautiousCritic
+    average_actor: Actor
+    actor_opt: optax.OptState
+    critic_opt: optax.OptState
+
+
+class Objective(NamedTuple):
+    """What the gradient steps after one rollout have in common: (w_r, w_1, .., w_C), eta, and scales from the data."""
+
+    obs_stats: RunningStatistics
+    bounds: SignalBounds
+    weights: Float[Array, " 1+C"]
+    entropy_weight: Float[Array, ""]
+
+
+class GradientMetrics(NamedTuple):
+    """Metrics of one gradient step."""
+
+    actor_loss: Array
+    clip_rate: Array
+    critic_loss: Array
+    entropy: Array
+
+
+class ActorCritic(NamedTuple):
+    """`init(key) -> Learner`; `update(key, learner, replay, objective, imagine)` takes one gradient step."""
+
+    init: Callable[[Array], Learner]
+    update: Callable[[Array, Learner, ring.ReplayBuffer, Objective, Imagine | None], tuple[Learner, GradientMetrics]]
+
+
+def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -> ActorCritic:
+    """Build actor and critics of a task."""
+    log_optimality = log_optimality_fn(operator, config.discount, config.bound_margin)
+    actor_optimizer = adam(config.actor_lr, config.max_grad_norm)
+    critic_optimizer = adam(config.critic_lr, config.max_grad_norm)
+
+    def draw_critic(key: Array) -> QuantileCritic:
+        return quantile_critic(
+            key, spec.obs_dim, spec.action_space, config.hidden, 1 + spec.num_costs, config.num_quantiles,
+            config.value_scale, config.critic_layers == "standardized",
+        )  # fmt: skip
+
+    def init(key: Array) -> Learner:
+        actor_key, critic_key = jax.random.split(key)
+        policy = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden)
+        critic = cautious_critic(critic_key, config.num_critics, draw_critic)
+        opts = optimizer_state(actor_optimizer, policy), optimizer_state(critic_optimizer, critic)
+        return Learner(policy, critic, _copy(critic), _copy(policy), *opts)
+
+    def update(
+        key: Array, learner: Learner, replay: ring.ReplayBuffer, objective: Objective, imagine: Imagine | None
+    ) -> tuple[Learner, GradientMetrics]:
+        batch_key, next_key, action_key = jax.random.split(key, 3)
+        batch = ring.sample(batch_key, replay, config.batch_size)
+        if imagine is not None:
+            imagined = imagine(jax.random.fold_in(key, 1), batch, learner.actor)
+            batch = jax.tree.map(lambda real, more: jnp.concatenate([real, more]), batch, imagined)
+        ahead = ring.target_inputs(batch, config.discount)
+        obs, next_obs = (normalize(objective.obs_stats, x) for x in (batch.obs, ahead.obs))
+
+        # Critics, of the reward and of every cost, whichever branch the actor is on.
+        next_action = learner.actor(next_obs).sample(next_key)
+        next_quantiles = learner.target_critic(next_obs, next_action)
+        targets = bellman_targets(ahead.signals, next_quantiles, ahead.terminated, ahead.discount)
+        if config.clip_targets == "on":
+            low, high = return_bounds(objective.bounds, config.discount, config.bound_margin)
+            targets = jnp.clip(targets, low[:, None], high[:, None])
+        critic_loss, grads = jax.value_and_grad(
+            lambda critic: jnp.sum(
+                jax.vmap(lambda own: quantile_huber(own, targets, config.huber))(critic.every(obs, batch.action))
+            )
+        )(learner.critic)
+        critic, critic_opt = descend(critic_optimizer, grads, learner.critic_opt, learner.critic)
+
+        # The actor, under the critics just learnt.
+        (actor_loss, (entropy, clip_rate)), grads = jax.value_and_grad(actor_objective, has_aux=True)(
+            learner.actor, critic, obs, objective, action_key
+        )
+        policy, actor_opt = descend(actor_optimizer, grads, learner.actor_opt, learner.actor)
+        target_critic = polyak_average(critic, learner.target_critic, config.polyak)
+        average_actor = polyak_average(policy, learner.average_actor, config.actor_polyak)
+        learner = Learner(policy, critic, target_critic, average_actor, actor_opt, critic_opt)
+        return learner, GradientMetrics(actor_loss, clip_rate, critic_loss, entropy)
+
+    def actor_objective(
+        policy: Actor, critic: QuantileCritic | CautiousCritic, obs: Array, objective: Objective, key: Array
+    ) -> tuple[Array, tuple[Array, Array]]:
+        dist = policy(obs)
+        if isinstance(dist, Categorical):
+            # E over all actions: the gradient is that of the probabilities alone.
+            means = critic.all_actions(obs).mean(-1)
+            utility, clip_rate = log_optimality(means, objective.weights, objective.bounds)
+            expected = jnp.sum(jnp.exp(dist.log_probs()) * jax.lax.stop_gradient(utility), -1)
+            entropy = dist.entropy()
+        else:
+            # One draw, differentiated through the action into the critic.
+            action, log_prob = dist.sample_with_log_prob(key)
+            means = critic(obs, action).mean(-1)
+            expected, clip_rate = log_optimality(means, objective.weights, objective.bounds)
+            entropy = -log_prob
+        loss = -jnp.mean(expected + objective.entropy_weight * entropy)
+        return loss, (jnp.mean(entropy), clip_rate)
+
+    return ActorCritic(init, update)
+
+
+def _copy(tree: PyTree) -> PyTree:
+    return jax.tree.map(jnp.copy, tree)

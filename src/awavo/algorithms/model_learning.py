@@ -1,0 +1,129 @@
+"""p_D(theta) while it is learnt: the ensemble trained on stored transitions, tested first, and imagined with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from awavo.algorithms import replay as ring
+from awavo.algorithms.actor_critic import Imagine
+from awavo.config import setting
+from awavo.inference.ensemble import Ensemble, EnsembleModel, ModelBatch, bootstrap_weights, ensemble
+from awavo.inference.identification import Assessment, assess
+from awavo.networks import Actor, RunningStatistics, normalize
+from awavo.types import EnvSpec, Rollout
+
+__all__ = ["ModelConfig", "identify", "imagination", "learnt_dynamics", "train_ensemble"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Settings of the model p_D(theta)."""
+
+    num_members: int = setting(5, "members of the ensemble p_D(theta)", low=1, high=1_000)
+    model_hidden: tuple[int, ...] = setting((32, 32), "sizes of the model's hidden layers", low=1, high=65_536)
+    model_activation: str = setting("relu", "activation of the model", choices=("relu", "silu", "tanh"))
+    model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
+    model_weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)
+    model_updates: int = setting(200, "gradient steps of the model after each rollout", low=1, high=100_000)
+    model_batch: int = setting(128, "transitions per gradient step and member", low=1, high=1_000_000)
+    imagined_batch: int = setting(
+        128, "transitions of the model added to each batch of actor and critics", low=0, high=1_000_000
+    )
+    prior_scale: float = setting(0.1, "scale of the members' random priors", low=0.0, high=100.0)
+
+
+def learnt_dynamics(spec: EnvSpec, config: ModelConfig) -> EnsembleModel:
+    """The ensemble of a task."""
+    return ensemble(
+        spec, config.num_members, config.model_hidden, config.model_lr, config.model_weight_decay, config.prior_scale,
+        config.model_activation,
+    )  # fmt: skip
+
+
+def train_ensemble(
+    key: Array,
+    dynamics: EnsembleModel,
+    model: Ensemble,
+    replay: ring.ReplayBuffer,
+    *,
+    num_updates: int,
+    batch_size: int,
+    bootstrap: bool = True,
+) -> tuple[Ensemble, Float[Array, "updates K"]]:
+    """Train every member on its own draws of stored transitions; return the ensemble and all losses."""
+    num_members = model.evidence.shape[0]
+    stored = jnp.minimum(replay.added, replay.data.obs.shape[0])
+
+    def update(model: Ensemble, key: Array) -> tuple[Ensemble, Array]:
+        rows = jax.random.randint(key, (num_members, batch_size), 0, stored)
+        data = jax.tree.map(lambda x: x[rows], replay.data)
+        reward, costs = data.signals[..., 0], data.signals[..., 1:]
+        weight = bootstrap_weights(rows) if bootstrap else jnp.ones(rows.shape)
+        batch = ModelBatch(data.obs, data.action, reward, costs, data.next_obs, data.terminated, weight)
+        return dynamics.train_step(model, batch)
+
+    return jax.lax.scan(update, model, jax.random.split(key, num_updates))
+
+
+def identify(
+    key: Array,
+    dynamics: EnsembleModel,
+    model: Ensemble,
+    rollout: Rollout,
+    replay: ring.ReplayBuffer,
+    config: ModelConfig,
+) -> tuple[Ensemble, Assessment, Float[Array, "updates K"]]:
+    """Test the members on transitions they have not seen, then train them on all stored ones."""
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs))
+    model, assessment = assess(dynamics, model, *flat)
+    model = dynamics.observe(model, rollout.obs, rollout.reward, rollout.costs, rollout.next_obs)
+    # A single member has nobody to differ from: it gets every row.
+    model, losses = train_ensemble(
+        key, dynamics, model, replay,
+        num_updates=config.model_updates, batch_size=config.model_batch, bootstrap=config.num_members > 1,
+    )  # fmt: skip
+    return model, assessment, losses
+
+
+def imagination(
+    dynamics: EnsembleModel,
+    model: Ensemble,
+    obs_stats: RunningStatistics,
+    draw: Callable[[Array, int], Array],
+    discount: float,
+    config: ModelConfig,
+) -> Imagine | None:
+    """What the model says follows in stored states: random actions (`draw`) and the policy's, one member for each row.
+
+    None where nothing is to be imagined.
+    """
+    num = config.imagined_batch
+    if num == 0:
+        return None
+    model = dynamics.fold(model)
+
+    def imagine(key: Array, batch: ring.Transitions, policy: Actor) -> ring.Transitions:
+        row_key, member_key, act_key, mix_key, next_key, end_key = jax.random.split(key, 6)
+        obs = batch.obs[jax.random.randint(row_key, (num,), 0, batch.obs.shape[0])]
+        drawn, own = draw(mix_key, num), policy(normalize(obs_stats, obs)).sample(act_key)
+        # Every other row a random action: the critics must know more than what the policy does.
+        half = (jnp.arange(num) % 2 == 0).reshape(-1, *[1] * (own.ndim - 1))
+        action = jnp.where(half, drawn, own)
+        every = dynamics.predict(model, jnp.broadcast_to(obs, (config.num_members, *obs.shape)), action)
+        member = jax.random.categorical(member_key, model.log_weights(), shape=(num,))
+        guess = jax.tree.map(lambda x: x[member, jnp.arange(num)], every)
+        rows = ring.Transitions(
+            obs,
+            action,
+            jnp.concatenate([guess.reward[:, None], guess.costs], -1),
+            guess.next_obs + guess.std * jax.random.normal(next_key, obs.shape),
+            jax.random.bernoulli(end_key, guess.terminated),
+        )
+        return rows if batch.ahead is None else ring.one_step(rows, discount)
+
+    return imagine
