@@ -6,7 +6,7 @@ policy; greedy actions, which a user keeps, from the running average of the para
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Array, Float
 
@@ -19,6 +19,7 @@ from awavo.types import EnvSpec
 __all__ = ["OnPolicyState", "act", "initial_policy"]
 
 
+@runtime_checkable
 class OnPolicyState(Protocol):
     """A state with a policy and what was estimated with it."""
 

@@ -284,7 +284,7 @@ def orpo_dr(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = Non
 def log_optimality_fn(config: OrpoDrConfig, likelihood: Operator) -> Callable[..., tuple[Array, Array]]:
     """Build `f(means [..., 1 + C], weights, bounds)`: w_r log p(O_r) + sum_i w_i log p(O_gi), and the clip rate."""
 
-    def log_optimality(means: Float[Array, "... 1+C"], weights: Array, bounds: SignalBounds) -> tuple[Array, Array]:
+    def log_optimality(means: Float[Array, "... signals"], weights: Array, bounds: SignalBounds) -> tuple[Array, Array]:
         low, high = return_bounds(bounds, config)
         clipped = jnp.clip(means, low, high)
         clip_rate = jnp.mean((clipped != means).astype(jnp.float32))
@@ -307,13 +307,13 @@ def exceeds(estimate: Float[Array, " C"], spec: EnvSpec, config: OrpoDrConfig) -
     return estimate > (1.0 - config.margin) * jnp.asarray(spec.cost_limits) + config.tolerance
 
 
-def current_weights(state: OrpoDrState, spec: EnvSpec, config: OrpoDrConfig) -> Float[Array, " 1+C"]:
+def current_weights(state: OrpoDrState, spec: EnvSpec, config: OrpoDrConfig) -> Float[Array, " signals"]:
     """(w_r, w_1, .., w_C) of the branch that the last finished episodes select."""
     violated = exceeds(cost_estimate(state.window), spec, config)
     return _branch_weights(state.cost_weights, violated, config)
 
 
-def critic_quantiles(state: OrpoDrState, obs: Array, action: Array) -> Float[Array, "... 1+C M"]:
+def critic_quantiles(state: OrpoDrState, obs: Array, action: Array) -> Float[Array, "... signals M"]:
     """What the critics say of the given actions: M quantiles of the discounted return of each signal."""
     return state.learner.critic(normalize(state.obs_stats, obs), action)
 
@@ -334,7 +334,7 @@ def _adapt_weights(weights: Array, violated: Array, config: OrpoDrConfig) -> Arr
     return jnp.clip(weights * factor, config.weight_min, config.weight_max)
 
 
-def _branch_weights(cost_weights: Array, violated: Array, config: OrpoDrConfig) -> Float[Array, " 1+C"]:
+def _branch_weights(cost_weights: Array, violated: Array, config: OrpoDrConfig) -> Float[Array, " signals"]:
     """(w_r, w_1, .., w_C) of the branch that `violated` selects."""
     if config.rectify == "hard":
         reward = jnp.where(jnp.any(violated), 0.0, 1.0)

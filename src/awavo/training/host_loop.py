@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from awavo.types import Algorithm, EnvSpec, Rollout, Timestep
 __all__ = ["HostRunner", "VectorHost", "host_init_fn"]
 
 
+@runtime_checkable
 class VectorHost(Protocol):
     """A vectorised environment on the host (see `awavo.tasks.host`)."""
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +52,7 @@ class ChunkOutput(NamedTuple):
     episode_length: Any
 
 
+@runtime_checkable
 class Runner(Protocol):
     """The seed axis, whichever way it is run."""
 
