@@ -1,14 +1,14 @@
-# make demo: set up and run the tour. make test: set up and run the tests.
+# make demo: set up and run the tour. make test: set up and run the tests. make test-fast: those of the inner loop.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test lint docs clean lock
+.PHONY: install demo test test-fast slow-list lint docs clean lock
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP): pyproject.toml requirements.lock src/awavo/__init__.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "awavo needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
@@ -19,6 +19,14 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: install
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=5 --durations-min=2
+
+# Measure all tests with an empty cache of compiled programs and write which of them are slow.
+slow-list: install
+	rm -rf .pytest_cache/xla
+	$(BIN)/python -m pytest -n 2 --dist worksteal --write-slow-list
 
 lint: install
 	$(BIN)/ruff check .

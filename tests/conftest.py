@@ -1,4 +1,4 @@
-"""Shared settings: small programs, one cache of compiled code for all tests, arrays checked by shape."""
+"""Shared settings: small programs, one cache of compiled code for all tests, shapes of arrays checked everywhere."""
 
 import fcntl
 import os
@@ -19,6 +19,8 @@ os.environ.setdefault("XLA_FLAGS", FLAGS)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import pytest  # noqa: E402
+
+pytest_plugins = ["slow_tests", "typechecker"]
 
 SMALL = dict(
     num_envs=4, rollout_length=16, num_updates=4, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64

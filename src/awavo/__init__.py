@@ -37,7 +37,7 @@ __all__ = [
     "transport",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 register_with_gymnasium()
 

@@ -118,7 +118,8 @@ def config_from_mapping(kind: type[T], values: Mapping[str, Any], owner: str) ->
     for name in values:
         if name not in names:
             raise UnknownNameError(f"{owner} has no option '{name}'.{did_you_mean(name, names)}")
-    return check_config(kind(**values))
+    # JSON has lists where a setting is a tuple.
+    return check_config(kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}))
 
 
 def parse_value(text: str) -> Any:

@@ -7,8 +7,8 @@ FLIP = np.diag([1.0, -1.0, -1.0])
 
 
 def test_vectors_north_east_down():
-    np.testing.assert_array_equal(flip_vector([1, 2, 3]), [1, -2, -3])
-    np.testing.assert_array_equal(flip_vector(flip_vector([1, 2, 3])), [1, 2, 3])
+    np.testing.assert_array_equal(flip_vector(np.array([1.0, 2, 3])), [1, -2, -3])
+    np.testing.assert_array_equal(flip_vector(flip_vector(np.array([1.0, 2, 3]))), [1, 2, 3])
 
 
 def test_attitudes_are_the_same_rotation_in_the_other_frames():

@@ -70,6 +70,7 @@ def test_bad_rate():
         OffboardLink(LinkConfig(rate_hz=1.0))
 
 
+@pytest.mark.bad_input
 def test_bad_plans_are_refused():
     link = object.__new__(OffboardLink)
     for plan in ([], [np.full(4, np.nan)], [np.zeros(3)]):

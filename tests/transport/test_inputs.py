@@ -18,6 +18,8 @@ from awavo.transport import (
     wasserstein_1d,
 )
 
+pytestmark = pytest.mark.bad_input
+
 KEY = jax.random.key(0)
 X, Y = np.zeros((4, 2)), np.ones((3, 2))
 HOLED = np.array([[0.0, np.nan], [1.0, 1.0]])

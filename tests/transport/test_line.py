@@ -131,18 +131,19 @@ def test_equal_points_share_no_partner():
 
 
 def test_zero_weights_and_dirac():
-    value = wasserstein_1d([0.0, 5.0], [1.0, 9.0], x_weights=[1.0, 0.0], y_weights=[1.0, 0.0])
+    first = np.array([1.0, 0.0])
+    value = wasserstein_1d(np.array([0.0, 5]), np.array([1.0, 9]), x_weights=first, y_weights=first)
     assert float(value) == 1.0
 
 
 def test_root_and_its_slope():
     assert float(root(jnp.float32(8.0), 3)) == pytest.approx(2.0)
-    assert float(jax.grad(lambda v: root(v, 2))(4.0)) == pytest.approx(0.25)
-    assert float(jax.grad(lambda v: root(v, 2))(0.0)) == 0.0
-    assert float(jax.hessian(lambda v: root(v, 2))(4.0)) == pytest.approx(-1 / 32)
+    assert float(jax.grad(lambda v: root(v, 2))(jnp.float32(4))) == pytest.approx(0.25)
+    assert float(jax.grad(lambda v: root(v, 2))(jnp.float32(0))) == 0.0
+    assert float(jax.hessian(lambda v: root(v, 2))(jnp.float32(4))) == pytest.approx(-1 / 32)
 
 
 def test_points_of_any_number_type():
-    assert float(wasserstein_1d([0, 1], [1, 2])) == 1.0
+    assert float(wasserstein_1d(np.array([0, 1]), np.array([1, 2]))) == 1.0
     half = jnp.array([0.0, 1.0], jnp.bfloat16)
     assert wasserstein_1d(half, half + 1).dtype == jnp.float32

@@ -206,7 +206,7 @@ def test_displacement_flows_into_the_target(rng, key):
 
 def test_displacement_leaves_weightless_points(key):
     x = np.array([[0.0, 0.0], [1.0, 1.0]])
-    moved = sliced_displacement(x, x + 1, orthogonal_slices(key, 2, 2), x_weights=[1.0, 0.0])
+    moved = sliced_displacement(x, x + 1, orthogonal_slices(key, 2, 2), x_weights=np.array([1.0, 0.0]))
     np.testing.assert_array_equal(moved[1], np.zeros(2))
     assert bool(jnp.all(jnp.isfinite(moved)))
 

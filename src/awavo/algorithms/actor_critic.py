@@ -99,7 +99,7 @@ class Objective(NamedTuple):
 
     obs_stats: RunningStatistics
     bounds: SignalBounds
-    weights: Float[Array, " 1+C"]
+    weights: Float[Array, " signals"]
     entropy_weight: Float[Array, ""]
 
 

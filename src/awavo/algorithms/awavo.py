@@ -187,7 +187,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
     def planning_model(state: AwavoState) -> PlanningModel:
         learner, stats = state.orpo.learner, state.orpo.obs_stats
 
-        def values(obs: Float[Array, "... d"]) -> Float[Array, "... 1+C"]:
+        def values(obs: Float[Array, "... d"]) -> Float[Array, "... signals"]:
             obs = normalize(stats, obs)
             dist = learner.actor(obs)
             if isinstance(dist, Categorical):

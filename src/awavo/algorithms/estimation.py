@@ -73,7 +73,7 @@ class Batch(NamedTuple):
         """c_i = (J_ci - d_i) / mean episode length, the unit of `cost_advantages`."""
         return (self.cost_totals - limits) / self.episode_length
 
-    def advantages(self) -> Float[Array, "1+C N"]:
+    def advantages(self) -> Float[Array, "signals N"]:
         """Those of the reward, then those of every cost."""
         return jnp.concatenate([self.reward_advantage[None], self.cost_advantages.T])
 

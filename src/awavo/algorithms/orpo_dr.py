@@ -231,7 +231,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     def policy(state: OrpoDrState, obs: Array) -> ActionDistribution:
         return state.learner.average_actor(normalize(state.obs_stats, obs))
 
-    def log_optimality(state: OrpoDrState, means: Float[Array, "... 1+C"]) -> Float[Array, ...]:
+    def log_optimality(state: OrpoDrState, means: Float[Array, "... signals"]) -> Float[Array, ...]:
         violated = exceeds(cost_estimate(state.window), spec, config)
         return likelihood(means, _branch_weights(state.cost_weights, violated, config), state.bounds)[0]
 
@@ -263,7 +263,7 @@ def _adapt_weights(weights: Array, violated: Array, config: OrpoDrConfig) -> Arr
     return jnp.clip(weights * factor, config.weight_min, config.weight_max)
 
 
-def _branch_weights(cost_weights: Array, violated: Array, config: OrpoDrConfig) -> Float[Array, " 1+C"]:
+def _branch_weights(cost_weights: Array, violated: Array, config: OrpoDrConfig) -> Float[Array, " signals"]:
     """(w_r, w_1, .., w_C) of the branch that `violated` selects."""
     if config.rectify == "hard":
         reward = jnp.where(jnp.any(violated), 0.0, 1.0)

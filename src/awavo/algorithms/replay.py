@@ -26,7 +26,7 @@ __all__ = [
 class Lookahead(NamedTuple):
     """What followed within n steps: discounted sums, the last state, whether it was terminal, gamma^steps."""
 
-    signals: Float[Array, "N 1+C"]
+    signals: Float[Array, "N signals"]
     obs: Float[Array, "N d"]
     terminated: Array
     discount: Float[Array, " N"]
@@ -37,7 +37,7 @@ class Transitions(NamedTuple):
 
     obs: Float[Array, "N d"]
     action: Array
-    signals: Float[Array, "N 1+C"]
+    signals: Float[Array, "N signals"]
     next_obs: Float[Array, "N d"]
     terminated: Array
     ahead: Lookahead | None = None

@@ -31,7 +31,7 @@ def longest_gap(hidden: Bool[np.ndarray, " I"]) -> tuple[int, int]:
 
 
 def check_observations(
-    value: Float[np.ndarray, "K I"], shape: Sequence[int], noise_std: float, *, longest: int = LONGEST_GAP
+    value: np.ndarray, shape: Sequence[int], noise_std: float, *, longest: int = LONGEST_GAP
 ) -> Float[np.ndarray, "K I"]:
     """Return the observations as float64 [times, sites]; NaN marks one that is missing.
 

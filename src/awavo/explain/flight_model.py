@@ -57,7 +57,7 @@ class FlightModel(NamedTuple):
 
 
 def motor_pwm(
-    command: Float[Array, " 4 *K"], rates: Float[Array, " 3 *K"], params: QuadrotorParams
+    command: Float[Array, " 4 *K"], rates: Float[Array, " 3 *#K"], params: QuadrotorParams
 ) -> Float[Array, " 4 *K"]:
     """Return the PWM (microseconds) with which the rate loop answers a command at once, per motor."""
     loop = start_loop(jnp.broadcast_to(rates, command[1:].shape))

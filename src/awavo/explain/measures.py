@@ -46,12 +46,12 @@ def num_factors(coalitions: int) -> int:
     return int(coalitions).bit_length() - 1
 
 
-def coalition_weights(log_likelihood: Float[Array, "S K"], temperature: float | Array) -> Float[Array, "S K"]:
+def coalition_weights(log_likelihood: Float[Array, "S *n K"], temperature: float | Array) -> Float[Array, "S *n K"]:
     """Return the posterior of every coalition on the pool."""
     return jax.nn.softmax(log_likelihood / temperature, -1)
 
 
-def total_variation(p: Float[Array, "*n K"], q: Float[Array, "*n K"]) -> Float[Array, "*n"]:
+def total_variation(p: Float[Array, "*#n K"], q: Float[Array, "*#n K"]) -> Float[Array, "*#n"]:
     """Return half the sum of absolute differences."""
     return 0.5 * jnp.sum(jnp.abs(p - q), -1)
 

@@ -21,8 +21,8 @@ TAIL = 1e-3
 class CriticSamples(NamedTuple):
     """Quantiles `[N, 1+C, M]`, discounted returns `[N, 1+C]`, and whether each return was cut by a time limit."""
 
-    quantiles: Float[Array, "N 1+C M"]
-    returns: Float[Array, "N 1+C"]
+    quantiles: Float[Array, "N signals M"]
+    returns: Float[Array, "N signals"]
     cut: Bool[Array, " N"]
 
 

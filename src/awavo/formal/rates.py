@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from awavo.errors import InputError
 from awavo.formal.certificate import REFUTED, SUPPORTED, UNDECIDED, Assumption, Certificate, Evidence, digest
@@ -29,7 +29,7 @@ class RateFit(NamedTuple):
     means: Floats
 
 
-def fit_rate(horizons: Floats, errors: Floats, *, draws: int = 2_000, seed: int = 0) -> RateFit:
+def fit_rate(horizons: ArrayLike, errors: ArrayLike, *, draws: int = 2_000, seed: int = 0) -> RateFit:
     """Fit `errors[problem, seed, T]`: means over both, bootstrap over problems, then over seeds within them."""
     horizons, errors = np.asarray(horizons, float), np.asarray(errors, float)
     if errors.ndim != 3 or errors.shape[2] != len(horizons) or len(horizons) < 3:

@@ -22,8 +22,8 @@ __all__ = ["SignalBounds", "initial_bounds", "log_optimality_fn", "return_bounds
 class SignalBounds(NamedTuple):
     """Smallest and largest value of each signal in one step (always including 0), from the data."""
 
-    low: Float[Array, " 1+C"]
-    high: Float[Array, " 1+C"]
+    low: Float[Array, " signals"]
+    high: Float[Array, " signals"]
 
 
 def initial_bounds(num_signals: int) -> SignalBounds:
@@ -31,14 +31,14 @@ def initial_bounds(num_signals: int) -> SignalBounds:
     return SignalBounds(jnp.zeros(num_signals), jnp.full(num_signals, 1e-3, jnp.float32))
 
 
-def widen_bounds(bounds: SignalBounds, signals: Float[Array, "N 1+C"]) -> SignalBounds:
+def widen_bounds(bounds: SignalBounds, signals: Float[Array, "N signals"]) -> SignalBounds:
     """Bounds that hold the new signals too."""
     return SignalBounds(jnp.minimum(bounds.low, signals.min(0)), jnp.maximum(bounds.high, signals.max(0)))
 
 
 def return_bounds(
     bounds: SignalBounds, discount: float, margin: float
-) -> tuple[Float[Array, " 1+C"], Float[Array, " 1+C"]]:
+) -> tuple[Float[Array, " signals"], Float[Array, " signals"]]:
     """Bounds of the discounted return: the range of one step over the effective horizon, with a safety margin."""
     horizon = 1.0 / (1.0 - discount)
     extra = margin * (bounds.high - bounds.low)
@@ -47,11 +47,11 @@ def return_bounds(
 
 def log_optimality_fn(
     operator: Operator, discount: float, margin: float
-) -> Callable[[Float[Array, "... 1+C"], Float[Array, " 1+C"], SignalBounds], tuple[Array, Array]]:
+) -> Callable[[Float[Array, "... signals"], Float[Array, " signals"], SignalBounds], tuple[Array, Array]]:
     """Build `f(means, weights, bounds)`: w_r log p(O_r) + sum_i w_i log p(O_gi), and the share of means clipped."""
 
     def log_optimality(
-        means: Float[Array, "... 1+C"], weights: Float[Array, " 1+C"], bounds: SignalBounds
+        means: Float[Array, "... signals"], weights: Float[Array, " signals"], bounds: SignalBounds
     ) -> tuple[Array, Array]:
         low, high = return_bounds(bounds, discount, margin)
         # An operator is defined on its range only; means beyond it are counted, as they bring no gradient.

@@ -54,7 +54,7 @@ class Posterior(NamedTuple):
     distance: Float[Array, ""]
 
 
-def effective_sample_size(weights: Float[Array, " K"]) -> Float[Array, ""]:
+def effective_sample_size(weights: Float[Array, "*n K"]) -> Float[Array, "*n"]:
     """Return 1 / sum of squares: K for uniform weights, 1 for a single one."""
     return 1.0 / jnp.sum(weights**2, -1)
 

@@ -15,8 +15,8 @@ __all__ = ["SlicingHead", "diversity_loss", "slicing_head"]
 class SlicingHead(eqx.Module):
     """L unit slices theta_l(s) from the actor's last hidden layer, which gets no gradient from here."""
 
-    weight: Float[Array, "h L*c"]
-    bias: Float[Array, " L*c"]
+    weight: Float[Array, "hidden outputs"]
+    bias: Float[Array, " outputs"]
     num_slices: int = eqx.field(static=True)
 
     def __call__(self, hidden: Float[Array, "... h"]) -> Float[Array, "... L c"]:

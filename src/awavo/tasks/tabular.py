@@ -26,7 +26,7 @@ class CMDP(NamedTuple):
     """A finite constrained MDP that never terminates by itself. `signals` are the reward, then the costs."""
 
     transition: Float[Array, "S A S"]
-    signals: Float[Array, "1+C S A"]
+    signals: Float[Array, "signals S A"]
     initial: Float[Array, " S"]
 
 

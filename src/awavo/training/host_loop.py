@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ __all__ = ["HostRunner", "VectorHost", "host_init_fn"]
 Tree = TypeVar("Tree")
 
 
+@runtime_checkable
 class VectorHost(Protocol):
     """A vectorised environment on the host (see `awavo.tasks.host`)."""
 

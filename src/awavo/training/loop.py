@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +58,7 @@ class ChunkOutput(NamedTuple):
     episode_length: Int[np.ndarray, "n T E"]
 
 
+@runtime_checkable
 class Runner(Protocol):
     """The seed axis, whichever way it is run."""
 

@@ -35,7 +35,7 @@ def _weighted_costs(x, y, x_weights, y_weights, order: float) -> Float[Array, "*
     return staircase_cost(x, y, stairs, order) + x_term + y_term
 
 
-def _or_uniform(weights: Float[Array, "*batch n"] | None, points: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
+def _or_uniform(weights: Float[Array, "*#b n"] | None, points: Float[Array, "*b n"]) -> Float[Array, "*#b n"]:
     num = points.shape[-1]
     return jnp.full((num,), 1.0 / num, points.dtype) if weights is None else weights.astype(points.dtype)
 

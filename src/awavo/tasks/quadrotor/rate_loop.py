@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from awavo.tasks.quadrotor.body import mix
 from awavo.tasks.quadrotor.params import QuadrotorParams
@@ -42,7 +42,7 @@ def rate_loop(
     wanted: Float[Array, "3 ..."],
     params: QuadrotorParams,
     dt: float,
-) -> tuple[RateLoop, Float[Array, "4 ..."], Float[Array, " *n"]]:
+) -> tuple[RateLoop, Float[Array, "4 ..."], Bool[Array, " *n"]]:
     """Return the loop's state, commanded rotor speeds, and whether a rotor is at its bound."""
     gains = (
         (params.roll_p, params.roll_i, params.roll_d),

@@ -1,0 +1,67 @@
+"""Shapes and types checked while the tests run: what an annotation of the package says holds in every call.
+
+jaxtyping's import hook puts `check` around every function and dataclass of the package, so that `Float[Array, "n dim"]`
+in a signature is checked whenever a test calls it, however deep inside. Functions inside functions are left as they
+are. beartype takes milliseconds to compile its check of a signature: done at the first call instead of at import, the
+hook costs each test process three seconds instead of ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxtyping
+import numpy as np
+import pytest
+from beartype import BeartypeConf, FrozenDict, beartype
+from numpy.typing import ArrayLike
+
+__all__ = ["check"]
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+# Interval arithmetic on single numbers, millions of calls: no shapes to check, and the checks would take minutes.
+UNCHECKED = {"awavo.formal.enclosure", "awavo.formal.interval"}
+# A number may be traced by jax, or be numpy's; beartype cannot check numpy's recursive ArrayLike.
+OVERRIDES = {float: float | int | np.number | jax.Array, ArrayLike: object}
+
+_beartype = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(OVERRIDES)))
+
+
+def install() -> None:
+    """Check the package's modules from their first import on: this plugin is loaded before any of them."""
+    # On the host numpy's arrays take the place of jax's: the annotations mean either.
+    jaxtyping.Array = jax.Array | np.ndarray | np.generic  # pyright: ignore
+    files = (path.relative_to(SOURCE).with_suffix("") for path in (SOURCE / "awavo").rglob("*.py"))
+    modules = {".".join(file.parts) for file in files if not file.name.startswith("__")}
+    jaxtyping.install_import_hook(sorted(modules - UNCHECKED), "typechecker.check")
+
+
+def check(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` with its arguments and result checked."""
+    if "<locals>" in function.__qualname__:
+        return function
+    checked: Callable[..., Any] | None = None
+
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        nonlocal checked
+        if checked is None:
+            checked = function  # should beartype import a module, and the import call an import hook of the package
+            checked = _beartype(function)
+        return checked(*args, **kwargs)
+
+    return checking
+
+
+@pytest.fixture(autouse=True)
+def _bad_input_is_let_through(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check nothing in a test with the marker `bad_input`, so that the package's own refusal is what it sees."""
+    off = request.node.get_closest_marker("bad_input") is not None
+    jaxtyping.config.update("jaxtyping_disable", off)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+install()
