@@ -33,7 +33,7 @@ ARROWS = {
     "training": {"algorithms", "tasks"},
     "formal": {"inference", "tasks", "training", "transport"},
     "control": {"inference", "networks", "tasks", "transport"},
-    "explain": {"control", "inference", "tasks", "transport"},
+    "explain": {"control", "inference", "networks", "tasks", "transport"},
     "deploy": {"control", "networks", "tasks"},
 }
 LOWER = set(ARROWS)

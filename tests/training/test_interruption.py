@@ -58,7 +58,7 @@ def test_kill_nine_at_random_moments(straight, tmp_path):
 
 
 def stopped(out, number):
-    """Start or go on, send the signal after the next checkpoint, and return where the run says it stopped."""
+    """Start or resume, send the signal after the next checkpoint, and return where the run says it stopped."""
     before = set((out / "checkpoints").glob("step-*"))
     process = subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     while not set((out / "checkpoints").glob("step-*")) - before and process.poll() is None:

@@ -66,7 +66,7 @@ def train_iter(
     operator: Any = None,
     checkpoint_seconds: float = 20.0,
 ) -> Iterator[Progress]:
-    """Train as a generator: a `Progress` after every chunk; goes on where the run in `out` stopped.
+    """Train as a generator: a `Progress` after every chunk; resumes the run in `out`.
 
     The operator is certified first: one whose conditions are refuted is refused with the counter-example.
     """

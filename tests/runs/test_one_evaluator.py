@@ -1,0 +1,62 @@
+"""The same host run has the same figures under `awavo evaluate`, `Run.evaluate()`, the comparison and the paper's jobs."""
+
+import json
+
+import pytest
+
+from awavo.cli.main import main
+from awavo.paper.training import run_learning
+from awavo.results.compare import compare_runs
+from awavo.results.store import load_run
+from awavo.runs.api import load
+
+EPISODES = 4
+WALKER = {
+    "task": "walker", "algo": "crpo", "steps": 64, "episodes": EPISODES, "cost_limits": [1.5],
+    "task_options": {"horizon": 20},
+    "options": {"num_envs": 4, "rollout_length": 16, "hidden": [8], "window": 4},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """Two seeds of the walker trained and evaluated as a job of the paper's comparison; its run folder."""
+    folder = tmp_path_factory.mktemp("job") / "run"
+    return folder, run_learning(WALKER, (3, 4), folder=folder)["evaluation"]["greedy"]
+
+
+def figures(entry):
+    costs = {name: cost["per_seed"] for name, cost in entry["costs"].items()}
+    return {"return": entry["return"]["per_seed"], "length": entry["length"]["per_seed"], **costs}
+
+
+def test_the_same_numbers_for_every_seed_wherever_they_are_asked_for(job, capsys):
+    folder, found = job
+    code = main(["evaluate", str(folder), "--episodes", str(EPISODES), "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert figures(printed) == figures(found)
+    assert code == (0 if found["feasible_seeds"] == 2 else 1)
+    assert figures(load(folder).evaluate(EPISODES)["greedy"]) == figures(found)
+    (row,) = compare_runs([load_run(folder)]).groups[0].rows
+    assert row.outcome.returns.tolist() == found["return"]["per_seed"]
+    assert row.outcome.costs[:, 0].tolist() == next(iter(found["costs"].values()))["per_seed"]
+    assert row.outcome.feasible_seeds == found["feasible_seeds"]
+
+
+def test_another_seed_of_the_evaluation_gives_other_numbers(job):
+    folder, found = job
+    assert figures(load(folder).evaluate(EPISODES, seed=5)["greedy"]) != figures(found)
+
+
+@pytest.mark.parametrize(("require", "code"), [("all", 1), ("50%", 0), ("1", 0), ("2", 1)])
+def test_the_exit_code_asks_for_as_many_seeds_as_are_required(job, monkeypatch, require, code):
+    folder, found = job
+    entry = {**found, "feasible_seeds": 1}
+    monkeypatch.setattr("awavo.runs.api.Run.evaluate", lambda *_, **__: {"greedy": entry, "stochastic": entry})
+    assert main(["evaluate", str(folder), "--require", require, "--json"]) == code
+
+
+def test_nonsense_is_refused_before_anything_is_loaded(tmp_path, capsys):
+    assert main(["evaluate", str(tmp_path), "--require", "most"]) == 2
+    assert "expected all, a share such as 80%" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path), "--slack", "-1"]) == 2
