@@ -112,7 +112,7 @@ def test_bad_layouts_are_refused(options, said):
 
 
 def test_random_drone_statistics():
-    """The fact sheet's Gaussian policy (standard deviation 0.6), 16 episodes: return -1.9 +- 1.8, cost 0.5 +- 1.0, no goals."""
+    """The fact sheet's Gaussian policy (standard deviation 0.6, 16 episodes): return -1.9 +- 1.8, cost 0.5 +- 1.0."""
     actions = (0.6 * np.random.default_rng(0).standard_normal((1000, 32, 4))).astype(np.float32)
     _, out = simulate(make_task("drone"), actions)
     returns, costs = first_episodes(out)
