@@ -3,7 +3,7 @@
 import json
 import os
 
-from awavo.runs.train import _locked
+from awavo.runs.train import locked
 
 
 def test_train_json_contract(trained):
@@ -39,7 +39,7 @@ def test_a_file_in_the_way(run, tiny, tmp_path):
 
 
 def test_a_busy_folder(run, tiny, tmp_path):
-    with _locked(tmp_path):
+    with locked(tmp_path):
         code, _, err = run("train", "cartpole", *tiny, "--out", str(tmp_path))
     assert code == 2
     assert "in use by another process" in err

@@ -1,4 +1,4 @@
-"""The same host run has the same figures under `awavo evaluate`, `Run.evaluate()`, the comparison and the paper's jobs."""
+"""The same host run has the same figures under `awavo evaluate`, `Run.evaluate()`, the comparison and a job."""
 
 import json
 
