@@ -7,7 +7,7 @@ The seed axis is added outside. `Array` is that of jax; on the host numpy's take
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from jax import Array
@@ -124,6 +124,7 @@ class Rollout(NamedTuple):
         return self.terminated | self.truncated
 
 
+@runtime_checkable
 class Distribution(Protocol):
     """A distribution over the actions of a task, one for each observation of a batch."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,7 @@ class OnPolicyState(NamedTuple):
     estimates: Estimates
 
 
+@runtime_checkable
 class _PolicyState(Protocol):
     """A state that has at least the fields of `OnPolicyState`."""
 

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from awavo.errors import AwavoError, did_you_mean
 
@@ -49,6 +49,7 @@ COMMANDS = {
 }
 
 
+@runtime_checkable
 class Command(Protocol):
     """A command with its options read: a dataclass that tyro fills."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -21,7 +21,7 @@ REGISTRATION = "awavo.tasks.registration"
 
 class _AfterGymnasium(MetaPathFinder):
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, fullname: str, path: Iterable[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != "gymnasium":
             return None
