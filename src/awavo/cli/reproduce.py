@@ -36,17 +36,13 @@ class Reproduce:
         from awavo.paper.reproduce import reproduce
 
         out = self.out or Path("runs") / f"reproduce-{self.budget}"
+        say = _silent if self.json else _say
+        # Lines from inside a job are for somebody who watches.
+        say_more = say if sys.stdout.isatty() else _silent
         written = reproduce(
-            self.figure,
-            out,
-            budget=self.budget,
-            seeds=self.seeds,
-            engine=self.engine,
-            collect=self.collect,
-            say=_silent if self.json else _say,
-            # Lines inside a job are for somebody who watches.
-            say_more=_say if sys.stdout.isatty() and not self.json else _silent,
-        )
+            self.figure, out, budget=self.budget, seeds=self.seeds, engine=self.engine, collect=self.collect, say=say,
+            say_more=say_more,
+        )  # fmt: skip
         if self.json:
             print_json({"out": str(out), "budget": self.budget, "written": written})
         return 0 if written else 1
