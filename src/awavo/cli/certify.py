@@ -53,12 +53,9 @@ class Certify:
         if self.recheck:
             return self._show_recheck(run.path, run.recheck())
         result = run.certify(
-            episodes=self.episodes,
-            delta=self.delta,
-            anytime=self.anytime,
-            max_violation=self.max_violation,
+            episodes=self.episodes, delta=self.delta, anytime=self.anytime, max_violation=self.max_violation,
             seed=self.seed,
-        )
+        )  # fmt: skip
         page = run.report()
         if self.json:
             print_json({"run": self.target, "report": str(page), "favourable": favourable(result), **result})

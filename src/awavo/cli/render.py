@@ -36,16 +36,10 @@ class Render:
 
         check_request(self.video, self.steps)
         if self.target in TASKS or self.target in HOST_TASKS:
-            options = read_pairs(self.task_option, "--task-option")
             made = render_task(
-                self.target,
-                self.out or Path("renders") / self.target,
-                policy=self.policy,
-                options=options,
-                seed=self.seed,
-                steps=self.steps,
-                video=self.video,
-            )
+                self.target, self.out or Path("renders") / self.target, policy=self.policy, seed=self.seed,
+                steps=self.steps, video=self.video, options=read_pairs(self.task_option, "--task-option"),
+            )  # fmt: skip
         else:
             run = api.load(self.target, trust=self.trust)
             made = render_run(run, self.out, seed=self.seed, steps=self.steps, video=self.video)

@@ -60,20 +60,12 @@ class Train:
         finished = last.phase == "finished"
         if self.json:
             steps = (last.env_steps - last.resumed_at) * config.seeds
-            print_json(
-                {
-                    "run": str(out),
-                    "task": config.task,
-                    "algo": config.algo,
-                    "seeds": config.seeds,
-                    "env_steps": last.env_steps,
-                    "wall_s": wall,
-                    "compile_s": last.compile_s,
-                    "steps_per_second": steps / max(wall - last.compile_s, 1e-9),
-                    "resumed_at": last.resumed_at,
-                    "finished": finished,
-                }
-            )
+            print_json({
+                "run": str(out), "task": config.task, "algo": config.algo, "seeds": config.seeds,
+                "env_steps": last.env_steps, "wall_s": wall, "compile_s": last.compile_s,
+                "steps_per_second": steps / max(wall - last.compile_s, 1e-9), "resumed_at": last.resumed_at,
+                "finished": finished,
+            })  # fmt: skip
         elif finished:
             print(f"done: {out}  ({wall:.0f} s). Next: awavo evaluate {out}")
         else:
@@ -82,19 +74,11 @@ class Train:
 
     def _config(self) -> TrainConfig:
         return TrainConfig(
-            task=self.task,
-            algo=self.algo,
-            steps=_read_steps(self.steps),
-            seeds=self.seeds,
-            seed=self.seed,
-            preset=self.preset,
-            task_options=read_pairs(self.task_option, "--task-option"),
-            algo_options=read_pairs(self.option, "--option"),
-            cost_limits=self.limits or None,
-            cost_sum_limit=self.sum_limit,
-            cost_fn=self.cost_fn,
-            seed_axis=self.seed_axis,
-        )
+            task=self.task, algo=self.algo, steps=_read_steps(self.steps), seeds=self.seeds, seed=self.seed,
+            preset=self.preset, task_options=read_pairs(self.task_option, "--task-option"),
+            algo_options=read_pairs(self.option, "--option"), cost_limits=self.limits or None,
+            cost_sum_limit=self.sum_limit, cost_fn=self.cost_fn, seed_axis=self.seed_axis,
+        )  # fmt: skip
 
 
 def _read_steps(text: str) -> int:
@@ -114,14 +98,9 @@ def _dry_run(config: TrainConfig) -> int:
     problem = build_problem(config)
     per_iteration = problem.settings.num_envs * problem.settings.rollout_length
     iterations = -(-config.steps // per_iteration)
-    print_json(
-        {
-            "config": dataclasses.asdict(config),
-            "cost_names": problem.spec.cost_names,
-            "cost_limits": problem.spec.cost_limits,
-            "steps_per_iteration": per_iteration,
-            "iterations": iterations,
-            "env_steps": iterations * per_iteration,
-        }
-    )
+    print_json({
+        "config": dataclasses.asdict(config), "cost_names": problem.spec.cost_names,
+        "cost_limits": problem.spec.cost_limits, "steps_per_iteration": per_iteration, "iterations": iterations,
+        "env_steps": iterations * per_iteration,
+    })  # fmt: skip
     return 0

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from awavo.errors import InputError
 from awavo.provenance import stamp
-from awavo.tasks.goal.drone import drone_pose
+from awavo.tasks.goal.drone import DroneParams, drone_pose
 from awavo.tasks.goal.rules import GoalParams, Layout
 from awavo.tasks.goal.walker import WalkerBackend
 from awavo.tasks.host_core import HostEnv
@@ -43,7 +43,7 @@ def _quadrotor_scene(state: FlightState, target: Array, params: QuadrotorParams)
     }
 
 
-def _goal_scene(layout: Layout, params: GoalParams, three_d: bool) -> dict[str, Any]:
+def _goal_scene(layout: Layout, params: GoalParams | DroneParams, three_d: bool) -> dict[str, Any]:
     """Hazards: spheres in space, flat discs in the plane."""
     radius = float(params.hazard_radius)
     hazards = np.asarray(layout.hazards).tolist()
