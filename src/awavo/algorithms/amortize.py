@@ -189,6 +189,7 @@ def policy_distance(
         return categorical_gswd(jax.nn.softmax(dist.logits), first, slices, defining=defining, order=config.order)
     assert isinstance(space, Box)
     if config.metric == "kl":
+        # Log-density before squashing; what squashing adds does not depend on the policy.
         inner = jnp.arctanh(jnp.clip(jnp.swapaxes(first, 0, 1), -0.999, 0.999))
         score = -0.5 * ((inner - dist.mean) / jnp.exp(dist.log_std)) ** 2 - dist.log_std
         return -jnp.mean(jnp.sum(score, -1), 0)

@@ -142,7 +142,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         keys = jax.random.split(plan_key, obs.shape[0])
         result = jax.vmap(decide, (0, None, 0, 0, 0))(keys, planning_model(state), obs, memory, slices)  # line 6
         action = distributions.pick(pick_key, jax.vmap(distributions.first)(result.plan), greedy)  # line 7
-        if not greedy:
+        if not greedy:  # before there is a model worth planning in
             warm = state.orpo.replay.added < config.warmup_steps
             action = jnp.where(warm, distributions.draw(warm_key, obs.shape[0]), action)
         # Of categorical distributions, which are independent, the first step is all that learning needs.
@@ -191,6 +191,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
             obs = normalize(stats, obs)
             dist = learner.actor(obs)
             if isinstance(dist, Categorical):
+                # The exact mean over the policy's actions; for continuous ones that of its mode.
                 every = learner.target_critic.all_actions(obs).mean(-1)
                 return jnp.einsum("...a,...as->...s", jnp.exp(dist.log_probs()), every)
             return learner.target_critic(obs, dist.mode()).mean(-1)

@@ -154,11 +154,13 @@ def estimator(spec: EnvSpec, config: EstimationConfig, window: int) -> Estimator
             signals, values, next_values, rollout.terminated, rollout.done, config.discount, config.gae_lambda
         )
         flat_obs, flat_advantages = obs.reshape(-1, spec.obs_dim), advantages.reshape(-1, signals_dim)
+        # Advantages plus values are the lambda-returns; the network learns them in units of its scale.
         targets = (advantages + values).reshape(-1, signals_dim) / config.value_scale
         fitted, opt, loss = fit_values(
             key, estimates.values, estimates.optimizer, optimizer, flat_obs, targets,
             config.value_epochs, config.value_batch,
         )  # fmt: skip
+        # One bad number anywhere, and nothing of this rollout is learnt.
         learnt = (fitted, opt, update_statistics(estimates.obs_stats, rollout.obs))
         fitted, opt, obs_stats = choose(all_finite(learnt), learnt, estimates[:3])
         episodes = push_episodes(estimates.window, rollout)

@@ -113,7 +113,7 @@ def on_policy(spec: EnvSpec, config: OnPolicyConfig) -> OnPolicy:
         accept: Callable[[Surrogate], Bool[Array, ""]],
     ) -> tuple[OnPolicyState, OnPolicyInfo]:
         parameters, scale, surrogate = backtrack(model, step, accept, config)
-        policy = model.rebuild(parameters)
+        policy = model.rebuild(parameters)  # the old one, where no scale of the step was accepted
         average = polyak_average(policy, state.average, config.polyak)
         batch = estimated.batch
         info = OnPolicyInfo(
@@ -144,6 +144,7 @@ def _act(key: Array, state: _PolicyState, obs: Float[Array, "E d"], greedy: bool
     """Sample the last policy or take the mode of the average; the sample travels with the rollout, for the ratios."""
     policy = state.average if greedy else state.policy
     distribution = policy(normalize(state.estimates.obs_stats, obs))
+    # In the space the densities are written in: ratios need what was sampled, not what was executed.
     sample = distribution.mode() if greedy else distribution.sample(key)
     return state.policy.action(sample), sample
 

@@ -182,6 +182,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         new, metrics = jax.lax.scan(  # lines 4 and 6
             lambda learner, k: networks.update(k, learner, state.replay, objective, imagine), old, keys
         )
+        # Computed in any case, kept only after the warm-up and if nothing broke: no branch in the program.
         ready = state.replay.added >= config.warmup_steps
         finite = all_finite(new)
         keep = ready & finite
@@ -197,6 +198,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             num_skipped_updates=state.num_skipped_updates + (ready & ~finite) * config.num_updates,
         )
         means = jax.tree.map(jnp.mean, metrics)
+        # How far the policy moved, in the states that the rollout began in.
         seen = normalize(state.obs_stats, rollout.obs[0])
         info = OrpoDrInfo(
             **means._asdict(),

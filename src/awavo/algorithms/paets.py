@@ -123,6 +123,7 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm[PaetsState, PaetsInfo
     def plan(key: Array, model: Ensemble, obs: Float[Array, " d"]) -> Mixture:
         shape = (config.num_components, config.horizon, dim)
         start_key, *keys = jax.random.split(key, 1 + config.num_rounds)
+        # Spread at random around the centre, so that components can follow different plans.
         spread = config.initial_std * jax.random.normal(start_key, shape)
         start = Mixture(
             jnp.full(shape[0], 1.0 / shape[0]), spread - spread.mean(0), jnp.full(shape, config.initial_std)
@@ -145,6 +146,7 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm[PaetsState, PaetsInfo
         actions = execute(spec.action_space, jnp.swapaxes(sequences, 0, 1))
 
         def advance(carry, action):
+            # `alive` is the probability that the episode still runs: an end is predicted, not sampled.
             obs, alive, total, spent = carry
             guess = dynamics.predict(model, obs, action)
             total = total + alive * guess.reward
@@ -206,6 +208,7 @@ def refit(
     joint = weights[:, None] * responsibility
     share = joint.sum(0)
     alive = (share > 1e-3)[:, None, None]
+    # Weighted moments of every component.
     portion = joint / jnp.maximum(share, 1e-8)
     mean = jnp.einsum("km,kha->mha", portion, sequences)
     second = jnp.einsum("km,kha->mha", portion, sequences**2)

@@ -120,6 +120,7 @@ def add(replay: ReplayBuffer, rollout: Rollout, discount: float = 1.0, steps: in
 
 def sample(key: Array, replay: ReplayBuffer, batch_size: int) -> Transitions:
     """Draw transitions uniformly with replacement from those stored."""
+    # Until the ring is full its end holds zeros, which are never drawn.
     stored = jnp.minimum(replay.added, replay.data.obs.shape[0])
     rows = jax.random.randint(key, (batch_size,), 0, stored)
     return jax.tree.map(lambda x: x[rows], replay.data)

@@ -86,6 +86,7 @@ def local_model(policy: StochasticPolicy, batch: Batch, config: TrustRegionConfi
     log_prob, pull_log_prob = jax.vjp(lambda p: rebuild(p)(batch.obs).log_prob(batch.sample), parameters)
     before = policy(batch.obs)
 
+    # Curvature needs fewer rows than the gradient: every k-th will do.
     some = batch.obs[:: max(1, rows // config.fisher_rows)]
     here, push = jax.linearize(lambda p: rebuild(p)(some), parameters)
     pull = jax.linear_transpose(push, parameters)
@@ -95,6 +96,7 @@ def local_model(policy: StochasticPolicy, batch: Batch, config: TrustRegionConfi
         return pull_log_prob(advantage / rows)[0]
 
     def fisher(vector: Float[Array, " n"]) -> Float[Array, " n"]:
+        # J' M J v from right to left; M v by differentiating the gradient of the divergence along J v.
         curved = jax.jvp(slope, (here,), (push(vector),))[1]
         return pull(curved)[0] + config.damping * vector
 
@@ -153,6 +155,7 @@ def backtrack(
 
     first = (jnp.zeros((), jnp.int32), jnp.ones(()), *trial(jnp.ones(())))
     _, scale, surrogate, accepted = jax.lax.while_loop(lambda c: ~c[3] & (c[0] < config.backtracks), shrink, first)
+    # A step that was never accepted is not taken, and predicts no change.
     surrogate = jax.tree.map(lambda x: jnp.where(accepted, x, 0.0), surrogate)
     parameters = jnp.where(accepted, model.parameters + scale * step, model.parameters)
     return parameters, jnp.where(accepted, scale, 0.0), surrogate
@@ -204,6 +207,7 @@ def projection_multipliers(gram: Float[Array, "m m"], excess: Float[Array, " m"]
     The nearest point of the set is the projection onto some subset of the planes, so it is the nearest of those
     projections that lie in the set. A constraint without a gradient is left out.
     """
+    # In units where every row of B has length 1, so that one tolerance serves costs of any size.
     unit = jnp.where(jnp.diag(gram) > 1e-20, jax.lax.rsqrt(jnp.maximum(jnp.diag(gram), 1e-20)), 0.0)
     gram, excess = gram * jnp.outer(unit, unit), excess * unit
     multipliers = solve_subsets(gram, excess)

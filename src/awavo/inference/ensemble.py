@@ -196,6 +196,7 @@ def ensemble(
         return with_prior(nets.signals, priors.signals if priors else None, features)
 
     def member_loss(nets: Pair, priors: Priors, model: Ensemble, batch: ModelBatch) -> Float[Array, ""]:
+        # What moved and what it meant are learnt by different networks, in one loss.
         mean, log_variance = change(nets, priors, model, batch.obs, batch.action)
         moved = jnp.clip(standardize(model.change_stats, batch.next_obs - batch.obs), -MAX_CHANGE, MAX_CHANGE)
         surprise = 0.5 * jnp.sum((moved - mean) ** 2 * jnp.exp(-log_variance) + log_variance, -1)

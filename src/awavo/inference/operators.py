@@ -148,6 +148,7 @@ def check_operator(operator: Operator, *, num_points: int = 20_001) -> None:
         values = np.asarray(jax.vmap(lambda q, f=forward: f(q, low, high))(log_p), np.float64)
         _check_monotone(kind, p, values, sign)
         _check_range(kind, operator, values, float(low), float(high), sign)
+        # There and back again must be the identity in p.
         back = np.exp(np.asarray(jax.vmap(lambda v, f=inverse: f(v, low, high))(jnp.asarray(values, jnp.float32))))
         worst = int(np.argmax(np.abs(back - p)))
         if not abs(back[worst] - p[worst]) <= 1e-3:

@@ -181,6 +181,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
 
     def prepare(key, q):
         actor_key, noise_key, prior_key = jax.random.split(key, 3)
+        # Memory candidates are particles again, each as often as it takes.
         rows = jnp.swapaxes(q, 0, 1)[:, jnp.arange(num_memory) % num]
         noise = config.proposal_noise * jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim))
         prior = jax.random.uniform(prior_key, (horizon, num_prior, dim), minval=-1.0, maxval=1.0)
@@ -198,6 +199,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         return jnp.swapaxes(actions, 0, 1)[jnp.arange(num) % num_actor]
 
     def move(key, q, actions, weights, slices):
+        # A whole sequence is one point of R^(N d).
         target = jnp.swapaxes(actions, 0, 1).reshape(config.num_sequences, -1)
         if config.metric == "kl":
             flat, distance = target[resample(key, weights, num)], jnp.zeros(())

@@ -102,6 +102,7 @@ def _descend(
     def step(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], None]:
         x, value, grad, share = carry
         length = jnp.sum(grad**2, axes)
+        # f / |grad f|^2: the step that would reach zero if f were linear; `share` is what experience leaves of it.
         pace = share * power * value / jnp.where(length > 1e-20, length, jnp.inf)
         trial = project(x - wide(pace) * grad)
         trial_value, trial_grad = value_and_grad(trial)
@@ -155,6 +156,7 @@ def categorical_gswd(
     features = defining.features(jnp.eye(num, dtype=probabilities.dtype))
     flat = slices.reshape(-1, slices.shape[-1])
     points = defining.project(features, flat).reshape(*slices.shape[:-1], num)
+    # The order of the atoms along a slice carries no gradient, their places do.
     place = jnp.argsort(jax.lax.stop_gradient(points), -1)
     points = jnp.take_along_axis(points, place, -1)
 

@@ -36,6 +36,7 @@ class QuantileCritic(eqx.Module):
     def __call__(self, obs: Float[Array, "... d"], action: Array) -> Float[Array, "... S M"]:
         """Quantiles of the given actions."""
         if isinstance(self.space, Discrete):
+            # One pass gives all actions: pick the one that was taken.
             every = self.all_actions(obs)
             return jnp.take_along_axis(every, action[..., None, None, None], -3)[..., 0, :, :]
         low, high = jnp.asarray(self.space.low), jnp.asarray(self.space.high)

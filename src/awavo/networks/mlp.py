@@ -47,6 +47,7 @@ def mlp(
     keys = jax.random.split(key, len(sizes) - 1)
     for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         last = layer == len(sizes) - 2
+        # He: a variance of 2 / fan_in keeps the scale through rectified layers; that of a uniform is bound^2 / 3.
         bound = (output_scale if last else math.sqrt(2.0)) * math.sqrt(3.0 / fan_in)
         weights.append(jax.random.uniform(keys[layer], (fan_in, fan_out), minval=-bound, maxval=bound))
         biases.append(jnp.zeros(fan_out))

@@ -39,6 +39,7 @@ def quantile_huber(
     quantiles: Float[Array, "B S M"], targets: Float[Array, "B S K"], kappa: float = 1.0
 ) -> Float[Array, ""]:
     """Mean over the batch of the loss above, summed over the signals."""
+    # Every quantile against every target quantile.
     error = jax.lax.stop_gradient(targets)[..., None, :] - quantiles[..., :, None]
     size = jnp.abs(error)
     huber = jnp.where(size <= kappa, 0.5 * error**2, kappa * (size - 0.5 * kappa)) / kappa

@@ -23,6 +23,7 @@ class SlicingHead(eqx.Module):
         """Return the slices of each state."""
         out = jax.lax.stop_gradient(hidden) @ self.weight + self.bias
         rows = out.reshape(*out.shape[:-1], self.num_slices, -1)
+        # Unit length, smooth at zero.
         return rows / jnp.sqrt(jnp.sum(rows**2, -1, keepdims=True) + 1e-12)
 
 
