@@ -1,6 +1,7 @@
 """Shared settings: small programs, one cache of compiled code for all tests, shapes of arrays checked everywhere."""
 
 import fcntl
+import gc
 import os
 from collections.abc import Callable
 from importlib.metadata import version
@@ -20,6 +21,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import pytest  # noqa: E402
 
+# Tracing makes many small objects and next to no garbage: looking for it less often saves a tenth of the time.
+gc.set_threshold(100_000, 20, 100)
 pytest_plugins = ["slow_tests", "typechecker"]
 
 SMALL = dict(

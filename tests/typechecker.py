@@ -24,8 +24,13 @@ __all__ = ["check"]
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 # Interval arithmetic on single numbers, millions of calls: no shapes to check, and the checks would take minutes.
 UNCHECKED = {"awavo.formal.enclosure", "awavo.formal.interval"}
-# A number may be traced by jax, or be numpy's; beartype cannot check numpy's recursive ArrayLike.
-OVERRIDES = {float: float | int | np.number | jax.Array, ArrayLike: object}
+# A number may be numpy's, or traced by jax; beartype cannot check numpy's recursive ArrayLike.
+OVERRIDES = {
+    float: float | int | np.number | jax.Array,
+    int: int | np.integer,
+    bool: bool | np.bool_,
+    ArrayLike: object,
+}
 
 _beartype = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(OVERRIDES)))
 

@@ -27,7 +27,7 @@ def test_mixing_inverts_the_wrench():
 
 
 def test_hover_throttle_is_thirty_percent():
-    np.testing.assert_allclose(throttle(P.mass * P.gravity / 4, P), 0.30, atol=2e-3)
+    np.testing.assert_allclose(throttle(jnp.float32(P.mass * P.gravity / 4), P), 0.30, atol=2e-3)
 
 
 def mujoco_flight(params, speeds, duration):
@@ -122,7 +122,7 @@ def test_wind_zone_and_gust():
     np.testing.assert_allclose(blow((0.0, 0.0, 1.0), 0.0), [0, 4, 0], atol=0.05)
     np.testing.assert_allclose(blow((4.0, 0.0, 1.0), 0.0), [0, 0, 0], atol=0.01)
     np.testing.assert_allclose(blow((4.0, 0.0, 1.0), 1.75), [0, 2, 0], atol=0.01)
-    off = wind_at(jnp.zeros(3), jnp.zeros(3), 1.75, 1.0, jnp.ones(5), P._replace(wind_on=0.0))
+    off = wind_at(jnp.zeros(3), jnp.zeros(3), jnp.float32(1.75), jnp.float32(1), jnp.ones(5), P._replace(wind_on=0.0))
     assert not np.any(off)
 
 

@@ -68,7 +68,7 @@ class SearchSettings(NamedTuple):
     floor: float = 0.03
 
 
-def local_chi2(cost: Float[np.ndarray, " I"], count: Float[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
+def local_chi2(cost: Float[np.ndarray, " I"], count: Int[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
     """Squared residuals over observations within `window` sites of each; `cost` and `count` are sums over time."""
 
     def box(a):

@@ -84,10 +84,10 @@ def turn(q: Float[Array, "4 ..."], rates: Float[Array, "3 ..."], dt: float) -> F
 
 
 def flight_signals(
-    error: Float[Array, ...],
-    drift: Float[Array, ...],
-    gap: Float[Array, ...],
-    up: Float[Array, ...],
+    error: Float[Array, "..."],
+    drift: Float[Array, "..."],
+    gap: Float[Array, "..."],
+    up: Float[Array, "..."],
     params: QuadrotorParams,
     config: Any,
 ) -> Float[Array, "3 ..."]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from awavo.formal.certificate import PROVED, REFUTED, SUPPORTED, Assumption, Certificate, Evidence, digest
@@ -35,7 +36,7 @@ Projection = Callable[[Floats, Floats, int], Floats]
 TIE = 1e-12
 
 
-def project_quantiles(atoms: Floats, weights: Floats, num: int) -> Floats:
+def project_quantiles(atoms: Float[np.ndarray, "*n K"], weights: Float[np.ndarray, "*n K"], num: int) -> Floats:
     """Quantiles at (j - 1/2)/M of weighted atoms `[..., K]`: the W_1 projection on M equal atoms."""
     order = np.argsort(atoms, -1)
     values = np.take_along_axis(atoms, order, -1)

@@ -11,7 +11,7 @@ from awavo.formal.certificate import PROVED, REFUTED, SUPPORTED, UNDECIDED, Assu
 
 __all__ = ["certify_calibration", "central_interval", "conformal_margin", "crps", "pit"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating]
 RESOLUTION = 0.05
 
 

@@ -49,7 +49,7 @@ class Evidence:
     """One figure with its interval and, where there is one, what the claim requires of it."""
 
     name: str
-    value: float
+    value: float | None  # none where it was not finite: JSON has no such number
     low: float | None = None
     high: float | None = None
     required: str = ""

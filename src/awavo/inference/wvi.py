@@ -83,7 +83,7 @@ def tempered_weights(
 def _descend(
     value_and_grad: Callable[[Array], tuple[Array, Array]],
     project: Callable[[Array], Array],
-    start: Float[Array, "*rows ..."],
+    start: Float[Array, "rows ..."],
     num_steps: int,
     power: float,
     convex: bool,

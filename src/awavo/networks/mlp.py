@@ -21,8 +21,8 @@ class MLP(eqx.Module):
     cannot grow with the size of the inputs.
     """
 
-    weights: tuple[Float[Array, ...], ...]
-    biases: tuple[Float[Array, ...], ...]
+    weights: tuple[Float[Array, "..."], ...]
+    biases: tuple[Float[Array, "..."], ...]
     activation: str = eqx.field(static=True)
     standardize: bool = eqx.field(static=True, default=False)
 

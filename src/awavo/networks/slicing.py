@@ -35,7 +35,7 @@ def slicing_head(key: Array, width: int, num_slices: int, num_coefficients: int)
     return SlicingHead(weight, jax.random.normal(bias_key, shape[1:]), num_slices)
 
 
-def diversity_loss(slices: Float[Array, "... L c"]) -> Float[Array, ...]:
+def diversity_loss(slices: Float[Array, "... L c"]) -> Float[Array, "..."]:
     """Mean squared cosine between different slices: 1 when all agree, 0 when they are orthogonal."""
     num = slices.shape[-2]
     cosines = jnp.einsum("...lc,...kc->...lk", slices, slices)

@@ -13,7 +13,7 @@ LOST = 2.0
 Z90 = 1.6448536269514722
 
 
-def fair_crps(draws: Float[np.ndarray, "r ..."], truth: Float[np.ndarray, "*n"]) -> float:
+def fair_crps(draws: Float[np.ndarray, "r *n"], truth: Float[np.ndarray, "*n"]) -> float:
     """Continuous ranked probability score of an ensemble, unbiased in its size (Ferro 2014), averaged."""
     num = len(draws)
     near = np.abs(draws - truth).mean(0)

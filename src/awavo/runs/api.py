@@ -154,7 +154,7 @@ class Run:
 
     def act(
         self, obs: Any, *, seed: int | None = None, greedy: bool = True, key: Any = None, planner: bool = True
-    ) -> np.ndarray:
+    ) -> np.ndarray | np.generic:
         """Choose actions for one observation or a batch `[B, d]`, with the policy of one seed (default: the first).
 
         An algorithm with a planner plans from scratch; `planner=False` asks its actor alone.

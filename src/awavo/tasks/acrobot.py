@@ -50,7 +50,7 @@ class AcrobotParams(NamedTuple):
     max_speed_2: float = 9 * math.pi
 
 
-def _rates(state: Float[Array, 4], torque: Array, p: AcrobotParams) -> Float[Array, 4]:
+def _rates(state: Float[Array, "4"], torque: Array, p: AcrobotParams) -> Float[Array, "4"]:
     angle_1, angle_2, speed_1, speed_2 = state
     sin_2, cos_2 = jnp.sin(angle_2), jnp.cos(angle_2)
     # Sutton and Barto's equations: M(q) q'' + phi(q, q') = (0, torque), solved for the accelerations.
@@ -75,7 +75,7 @@ def _wrap(angle: Array) -> Array:
     return angle - 2 * jnp.pi * jnp.round(angle / (2 * jnp.pi))
 
 
-def acrobot_dynamics(state: Float[Array, 4], action: Array, params: AcrobotParams) -> Float[Array, 4]:
+def acrobot_dynamics(state: Float[Array, "4"], action: Array, params: AcrobotParams) -> Float[Array, "4"]:
     """One Runge-Kutta step of (theta1, theta2, theta1', theta2') with torque -1, 0 or +1 held at the elbow."""
     torque = params.torque * (action - 1)
     dt = params.time_step
@@ -89,12 +89,12 @@ def acrobot_dynamics(state: Float[Array, 4], action: Array, params: AcrobotParam
     return jnp.stack([_wrap(angle_1), _wrap(angle_2), speed_1, speed_2])
 
 
-def tip_height(state: Float[Array, 4]) -> Float[Array, ""]:
+def tip_height(state: Float[Array, "4"]) -> Float[Array, ""]:
     """Height of the tip above the pivot, from -2 (hanging) to 2."""
     return -jnp.cos(state[0]) - jnp.cos(state[0] + state[1])
 
 
-def acrobot_costs(state: Float[Array, 4], action: Array, gate: str) -> Float[Array, 2]:
+def acrobot_costs(state: Float[Array, "4"], action: Array, gate: str) -> Float[Array, "2"]:
     """Charge the action taken in `state`, by the chosen reading of the paper's text."""
     speeds = state[2:]  # anticlockwise is positive; action 1 is no torque
     if gate == "lineage":

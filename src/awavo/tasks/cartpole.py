@@ -40,7 +40,7 @@ class CartPoleParams(NamedTuple):
     cost_angle: float = 6 * math.pi / 180
 
 
-def cartpole_dynamics(state: Float[Array, 4], action: Array, params: CartPoleParams) -> Float[Array, 4]:
+def cartpole_dynamics(state: Float[Array, "4"], action: Array, params: CartPoleParams) -> Float[Array, "4"]:
     """One explicit Euler step of (x, x', theta, theta') under a push to the left (0) or right (1)."""
     _x, x_dot, theta, theta_dot = state
     force = jnp.where(action == 1, params.force, -params.force)
@@ -56,7 +56,7 @@ def cartpole_dynamics(state: Float[Array, 4], action: Array, params: CartPolePar
     return state + params.time_step * rates
 
 
-def cartpole_costs(state: Float[Array, 4], params: CartPoleParams) -> Float[Array, 2]:
+def cartpole_costs(state: Float[Array, "4"], params: CartPoleParams) -> Float[Array, "2"]:
     """g1: the cart stands in one of the (closed) bands; g2: the pole leans by more than `cost_angle`."""
     x, theta = state[0], state[2]
     bands = jnp.asarray(BANDS, state.dtype)

@@ -44,15 +44,15 @@ def navigation(*, cost_limits: Sequence[float] = (2.0,), horizon: int = 100, **p
     limits = check_limits(cost_limits, COST_NAMES)
     spec = EnvSpec("navigation", 4, Box((-1.0, -1.0), (1.0, 1.0)), horizon, COST_NAMES, limits)
 
-    def reset(key: Array, params: NavigationParams) -> tuple[Float[Array, 4], Float[Array, 4]]:
+    def reset(key: Array, params: NavigationParams) -> tuple[Float[Array, "4"], Float[Array, "4"]]:
         offset = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
         place = jnp.asarray(params.start) + params.start_spread * offset
         state = jnp.concatenate([place, jnp.zeros(2)])
         return state, state
 
     def step(
-        key: Array, state: Float[Array, 4], action: Float[Array, 2], params: NavigationParams
-    ) -> tuple[Float[Array, 4], Transition]:
+        key: Array, state: Float[Array, "4"], action: Float[Array, "2"], params: NavigationParams
+    ) -> tuple[Float[Array, "4"], Transition]:
         push = jnp.clip(action, -1.0, 1.0)
         velocity = state[2:] + params.time_step * (push + params.noise * jax.random.normal(key, (2,)))
         place = state[:2] + params.time_step * velocity

@@ -1,0 +1,68 @@
+"""What tests/typechecker.py promises: in the tests a call with a wrong shape fails, in every room."""
+
+import importlib
+import inspect
+
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from test_architecture import MODULES
+
+from awavo.training.rollout import zero_totals
+
+# One public function of each room that takes arrays, with a shape that its annotation forbids.
+WRONG = {
+    "transport.sliced_wasserstein": (jnp.zeros((5, 2)), jnp.zeros((4, 3))),
+    "networks.quantiles.quantile_huber": (jnp.zeros((2, 1, 4)), jnp.zeros((3, 1, 4)), 1.0),
+    "inference.ensemble.bootstrap_weights": (jnp.zeros(3, int),),
+    "algorithms.trust_region.gram_matrix": (jnp.zeros((2, 3)), jnp.zeros((2, 4))),
+    "tasks.acrobot.tip_height": (jnp.zeros(3),),
+    "training.rollout.add_step": (zero_totals(2, 1), jnp.zeros(2), jnp.zeros((3, 1))),
+    "assimilation.smoother.update_covariance": (jnp.zeros((2, 3, 3)), jnp.zeros((2, 4))),
+    "results.trajectory_scores.fair_crps": (np.zeros((5, 3)), np.zeros(4)),
+    "formal.bellman.project_quantiles": (np.zeros((2, 3)), np.zeros((2, 4)), 2),
+    "control.tracking.limit_tilt": (jnp.zeros(4), 1.0),
+    "explain.measures.influences": (jnp.zeros(4),),
+    "deploy.frames.flip_vector": (np.zeros(2),),
+}
+# Rooms whose functions take names, folders and settings: a wrong type.
+WRONG_TYPES = {
+    "runs.problem.resolve_config": ("cartpole",),
+    "paper.figures.load": (1,),
+    "cli.main.main": ("list",),
+}
+
+
+def public(path):
+    module, _, name = f"awavo.{path}".rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_a_wrong_shape_is_noticed(path):
+    with pytest.raises(jaxtyping.TypeCheckError):
+        public(path)(*WRONG[path])
+
+
+@pytest.mark.parametrize("path", WRONG_TYPES)
+def test_a_wrong_type_is_noticed(path):
+    with pytest.raises(jaxtyping.TypeCheckError):
+        public(path)(*WRONG_TYPES[path])
+
+
+@pytest.mark.bad_input
+def test_a_test_of_bad_input_sees_the_refusal_of_the_package():
+    with pytest.raises(ValueError, match=r"dimension"):
+        public("transport.sliced_wasserstein")(*WRONG["transport.sliced_wasserstein"])
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
+def test_annotations_can_be_resolved(name):
+    """One that cannot is checked by nobody, and nobody would notice."""
+    module = importlib.import_module(name)
+    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == name]
+    classes = [value for value in own if inspect.isclass(value)]
+    methods = [inspect.unwrap(value) for kind in classes for value in vars(kind).values() if callable(value)]
+    for value in (*filter(inspect.isfunction, own), *classes, *filter(inspect.isfunction, methods)):
+        inspect.get_annotations(value, eval_str=True)
