@@ -54,7 +54,7 @@ def fly_and_explain(args: Any) -> tuple[dict[str, Any], list[str], int]:
 
 
 def _check(args: Any) -> None:
-    from awavo.explain.asking import flight_factor
+    from awavo.explain.flight_factors import flight_factor
 
     for name in args.factor:
         flight_factor(name)
@@ -66,7 +66,7 @@ def _check(args: Any) -> None:
 
 def explain_record(path: Path, out: Path, args: Any) -> tuple[dict[str, Any], list[str], int]:
     """Replay and explain a decision record: summary, lines and exit code."""
-    from awavo.explain.flight_planner import FACTORS
+    from awavo.control.flight_planner import FACTORS
     from awavo.explain.flight_report import explain_log
     from awavo.explain.record import read_log
     from awavo.explain.recording import replay_log
