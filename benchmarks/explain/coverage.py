@@ -22,14 +22,14 @@ import jax
 import numpy as np
 from flown import keep
 
-from awavo.explain.flight import flight_params, fly
+from awavo.control.flight_planner import DEFAULT as CONFIG
+from awavo.control.flight_planner import FACTORS
 from awavo.explain.flight_intervals import measure_band, true_influence, uncertain_posteriors
-from awavo.explain.flight_planner import FACTORS, ExplainedConfig
 from awavo.explain.intervals import Band, alive, calibrate, calibrated_band, resampled_influences
+from awavo.explain.simulation import explained_flight, flight_params
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.training.compilation import enable_cache
 
-CONFIG = ExplainedConfig()
 LARGE = CONFIG._replace(num_candidates=2048)
 STEPS = 300
 TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
@@ -37,7 +37,7 @@ TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
 
 def cases(first: int, flights: int, every: int, folder: Path | None) -> dict[str, list[tuple[Band, np.ndarray]]]:
     """Bands and truths by task, one entry a flight."""
-    flight = jax.jit(lambda seed, params: fly(seed, params, CONFIG, STEPS))
+    flight = jax.jit(lambda seed, params: explained_flight(seed, params, CONFIG, STEPS))
 
     def band(inputs, params):
         return measure_band(inputs, uncertain_posteriors(inputs, params, CONFIG), resampled_influences)
@@ -112,7 +112,7 @@ def main() -> None:
     stretch = {name: calibrate(*gather(first, TASKS[name], i)) for i, name in enumerate(FACTORS)}
     second = cases(200, options.flights, options.every, options.cache)
     results = {name: score(second, i, name, stretch[name]) for i, name in enumerate(FACTORS)}
-    made |= {"planner": json.loads(json.dumps(CONFIG)), "level": 0.9, "seeds": {"calibration": 100, "held_out": 200}}
+    made |= {"planner": CONFIG._asdict(), "level": 0.9, "seeds": {"calibration": 100, "held_out": 200}}
     made |= {"flights_per_task": options.flights}
     stretches = {name: [part._asdict() for part in parts] for name, parts in stretch.items()}
     print(json.dumps({"stretch": stretches, "results": results}, indent=1))

@@ -6,7 +6,7 @@
 Episodes of 500 decisions (10 s at 50 Hz), of 300 with a factor hidden or shuffled, of 160 where only RS 02 counts.
 RS 02 are the decisions within half a second of passing that mark. Means come with 95% intervals by bootstrap over
 seeds. Parts are written as they finish; parts that are not asked for are kept. With --cache, flights are kept in a
-folder and a stopped run goes on.
+folder and a stopped run resumes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import numpy as np
 from flown import CONFIG, flight, flown
 from scipy.stats import spearmanr
 
-from awavo.explain.flight import at_mark, decide_from, flight_params
-from awavo.explain.flight_model import PWM_MIN, motor_pwm
-from awavo.explain.flight_planner import explained_planner
+from awavo.control.flight_model import PWM_MIN, motor_pwm
+from awavo.control.flight_planner import flight_planner
 from awavo.explain.magnitude import debiased_magnitude, signed_root
 from awavo.explain.measures import influences
+from awavo.explain.simulation import at_mark, decide_from, flight_params
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.tasks.quadrotor.flight import mark_time
 from awavo.tasks.quadrotor.references import lissajous
@@ -48,13 +48,13 @@ PAPER = {"FT1": 0.20, "FT2": 0.18, "FT3": 0.40}
 @jax.jit
 def _magnitudes(inputs, params):
     """Moments of the wind's part at chosen decisions: squared magnitudes in N and us, mean shifts in N and us."""
-    model = explained_planner(params, lissajous, CONFIG).model
+    model = flight_planner(params, lissajous, CONFIG).model
 
     def one(x):
-        choice = decide_from(x, params, CONFIG)
-        p, q = choice.weights[3], choice.weights[2]
-        thrust = model.added_thrust(choice.candidates)
-        pwm = motor_pwm(choice.commands, x.body.rates[:, None], params).T
+        decision = decide_from(x, params, CONFIG)
+        p, q = decision.weights[3], decision.weights[2]
+        thrust = model.added_thrust(decision.candidates)
+        pwm = motor_pwm(decision.commands, x.body.rates[:, None], params).T
         key = jax.random.fold_in(x.key, 3)
         newton, newton_plain = debiased_magnitude(key, thrust, p, q)
         micro, micro_plain = debiased_magnitude(key, pwm, p, q)
@@ -204,7 +204,7 @@ def hiding(seeds, folder, window: int = 25) -> dict:
         return x[: len(x) // window * window].reshape(-1, window).mean(1)
 
     def shortfall(trace):
-        return np.maximum(CONFIG.model.clearance_margin - trace["clearance"], 0.0)
+        return np.maximum(CONFIG.clearance_margin - trace["clearance"], 0.0)
 
     def ahead(x, count=50):
         return np.array([x[i : i + count].mean() for i in range(len(x))])
@@ -260,8 +260,8 @@ def stability(seeds, folder) -> dict:
         @jax.jit
         def ask(inputs, config=config):
             def one(x):
-                choice = decide_from(x, params, config)
-                return influences(choice.weights)[0], choice.effective_size
+                decision = decide_from(x, params, config)
+                return influences(decision.weights)[0], decision.effective_size
 
             return jax.lax.map(one, inputs)
 
@@ -286,7 +286,7 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), decisions=list(PARTS))
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -294,7 +294,7 @@ def main() -> None:
     seeds = list(range(options.seeds))
     results = json.loads(options.out.read_text()) if options.out and options.out.is_file() else {}
     made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
-    made |= {"seeds": seeds, "planner": {**CONFIG._asdict(), "model": CONFIG.model._asdict()}}
+    made |= {"seeds": seeds, "planner": CONFIG._asdict()}
     for name in options.parts:
         results[name] = {"results": PARTS[name](seeds, options.cache), **made, "load": os.getloadavg()}
         if options.out:

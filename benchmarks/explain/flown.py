@@ -1,4 +1,4 @@
-"""Flights as small arrays, kept in a folder, so that a stopped experiment goes on where it was."""
+"""Flights as small arrays, kept in a folder, so that a stopped experiment resumes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from awavo.explain.flight import flight_params, fly
-from awavo.explain.flight_planner import ExplainedConfig
+from awavo.control.flight_planner import DEFAULT as CONFIG
 from awavo.explain.measures import total_variation
-
-CONFIG = ExplainedConfig()
+from awavo.explain.simulation import explained_flight, flight_params
 
 
 @partial(jax.jit, static_argnames=("steps", "shuffled"))
 def flight(seed, params, seen=3, shuffled=False, steps=500):
     """The whole trace."""
-    return fly(seed, params, CONFIG, steps, seen, shuffled)
+    return explained_flight(seed, params, CONFIG, steps, seen, shuffled)
 
 
 @jax.jit

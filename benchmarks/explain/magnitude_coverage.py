@@ -21,13 +21,13 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 import numpy as np
 from size_cases import CONFIG, TASKS, flight_cases
 
+from awavo.control.flight_planner import FACTORS
 from awavo.explain.calibration import NECESSITY, UNITS
-from awavo.explain.flight_planner import FACTORS
 from awavo.explain.intervals import (
     LEVEL,
     PROBABILITY,
     Band,
-    Scale,
+    MeasureScale,
     Stretch,
     alive,
     calibrate,
@@ -40,9 +40,9 @@ from awavo.training.compilation import enable_cache
 CALIBRATION, HELD_OUT = 200, 400
 # Small and large apart for wind, together for obstacles: chosen on the calibration flights alone (leaving a seed out).
 _WIND = {
-    "N": Scale(floor=0.01, edge=0.2, nothing=0.005),
-    "rad/s": Scale(floor=0.01, edge=0.15, nothing=0.005),
-    "us": Scale(floor=1.0, edge=27.0, nothing=0.5),
+    "N": MeasureScale(floor=0.01, edge=0.2, nothing=0.005),
+    "rad/s": MeasureScale(floor=0.01, edge=0.15, nothing=0.005),
+    "us": MeasureScale(floor=1.0, edge=27.0, nothing=0.5),
     NECESSITY: PROBABILITY,
 }
 SCALES = {m: {"wind": scale, "obstacles": scale._replace(edge=0.0)} for m, scale in _WIND.items()}
@@ -109,7 +109,7 @@ def judge(found: dict, factor: str, measure: str, stretches: list[Stretch]) -> d
     }
 
 
-def stored_scale(scale: Scale) -> dict[str, float]:
+def stored_scale(scale: MeasureScale) -> dict[str, float]:
     """A scale as JSON, which knows no infinite top."""
     return {name: value for name, value in scale._asdict().items() if np.isfinite(value)}
 
@@ -130,7 +130,7 @@ def main() -> None:
     second = flown_cases(HELD_OUT, options.held_out, options.every, options.cache)
     judged = FACTORS if options.held_out else ()
     results = {f: {m: judge(second, f, m, stretch[m][f]) for m in MEASURES} for f in judged}
-    made |= {"planner": json.loads(json.dumps(CONFIG)), "level": LEVEL, "every": options.every}
+    made |= {"planner": CONFIG._asdict(), "level": LEVEL, "every": options.every}
     used = ((CALIBRATION, options.flights), (HELD_OUT, options.held_out))
     seeds = [list(range(start, start + count)) for start, count in used]
     made |= {"seeds": dict(zip(("calibration", "held_out"), seeds, strict=True))}

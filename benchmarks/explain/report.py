@@ -158,35 +158,6 @@ def magnitudes(found: dict) -> list[str]:
     return lines
 
 
-def controller(found: dict) -> list[str]:
-    lines = [
-        "| flights of the controller | factor | influence: controller | explained planner | mean absolute difference "
-    ]
-    lines[0] += "| rank correlation | motor parts, us rms: controller | explained planner | correlation |"
-    lines.append("|" + "---|" * 9)
-    results = dict(found["results"])
-    spent = results.pop("time")
-
-    def number(value, digits=2):
-        return "" if value is None else f"{value:.{digits}f}"
-
-    for task, row in results.items():
-        for name in ("wind", "obstacles"):
-            part = row[name]
-            mean, motors = part["mean influence"], part["motor parts, us"]
-            cells = [number(mean["controller"]), number(mean["explained planner"])]
-            cells += [number(part["mean absolute difference"]), number(part["rank correlation"])]
-            cells += [number(motors["controller, rms"], 0), number(motors["explained planner, rms"], 0)]
-            lines.append(f"| {task} | {name} | {' | '.join(cells)} | {number(motors['correlation'])} |")
-    extra = spent["extra per factor, in planning steps"]
-    lines += ["", f"Asking the controller about both factors costs {extra:.2f} planning steps more per factor "]
-    lines[-1] += f"({spent['plan_ms']:.1f} ms to plan, {spent['ask_ms']:.1f} ms to plan and ask)."
-    flights = ", ".join(
-        f"{task} {row['flights of the controller']['rms error, m']:.3f} m" for task, row in results.items()
-    )
-    return [*lines, f"Tracking error of these flights (rms): {flights}."]
-
-
 def source(made: dict, file: str) -> list[str]:
     device = made["device"]
     return ["", f"`{made['command']}`, commit {made['commit']}, {device['cpu']}, {device['cores']} cores ({file}).", ""]
@@ -207,7 +178,6 @@ def main() -> None:
         ("Coverage", coverage, "coverage"),
         ("Coverage of magnitudes and of necessity", magnitudes, "magnitude_coverage"),
         ("Speed", speed, "speed"),
-        ("The controller in use", controller, "controller"),
     ):
         if (RESULTS / f"{name}.json").is_file():
             found = json.loads((RESULTS / f"{name}.json").read_text())

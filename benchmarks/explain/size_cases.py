@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from flown import keep
 
-from awavo.explain.flight import DecisionInputs, decide_from, flight_params, fly
-from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner, likelihoods
+from awavo.control.flight_planner import DEFAULT as CONFIG
+from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner, likelihoods
 from awavo.explain.flight_report import decision_points, decision_program
 from awavo.explain.intervals import resampled_necessity
 from awavo.explain.magnitude import resampled_magnitudes
 from awavo.explain.measures import coalition_weights
+from awavo.explain.simulation import decide_from, explained_flight, flight_params
 from awavo.tasks.quadrotor.references import lissajous
 
-CONFIG = ExplainedConfig()
 LARGE = CONFIG._replace(num_candidates=2048)
 STEPS = 300
 TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
@@ -28,15 +28,16 @@ def truths(inputs: DecisionInputs, force, params) -> dict[str, jax.Array]:
 
     Necessity is that of the plan that was rated best at the decision, which is rated once more beside the large pool.
     """
-    choice = decide_from(inputs, params, CONFIG)
-    best = choice.candidates[jnp.argmax(choice.weights[-1])]
-    planner = explained_planner(params, lissajous, LARGE)
+    decision = decide_from(inputs, params, CONFIG)
+    best = decision.candidates[jnp.argmax(decision.weights[-1])]
+    planner = flight_planner(params, lissajous, LARGE)
     known = inputs.belief._replace(mean=inputs.belief.mean.at[:3].set(force))
     key = jax.random.fold_in(inputs.key, 2)
     pool, theta, still = planner.pool(key, known, inputs.particles)
     near = planner.model.near_path(inputs.forest, inputs.time)
     rated = jnp.concatenate([pool, best[None]])
-    signals = jnp.stack([planner.model.imagine(inputs.body, inputs.time, x, rated, near) for x in (still, theta)])
+    imagined = (planner.model.imagine(inputs.body, inputs.time, x, rated, near) for x in (still, theta))
+    signals = jnp.stack([rollout.signals for rollout in imagined])
     scores = likelihoods(signals, LARGE)
     weights = coalition_weights(scores[:, :-1], 1.0)
     points = decision_points(planner.model, inputs, pool, params)
@@ -51,7 +52,7 @@ def truths(inputs: DecisionInputs, force, params) -> dict[str, jax.Array]:
 
 @jax.jit
 def _flight(seed, params):
-    trace = fly(seed, params, CONFIG, STEPS)
+    trace = explained_flight(seed, params, CONFIG, STEPS)
     return trace.inputs, trace.true_force
 
 

@@ -22,31 +22,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.explain.flight import DecisionInputs, decide_from, flight_params, flight_steps, start_force_belief
-from awavo.explain.flight_model import motor_pwm
-from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner, start_particles
+from awavo.control.belief import start_belief, take_in
+from awavo.control.flight_model import motor_pwm
+from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner, start_particles
+from awavo.control.planner_config import PlannerConfig
 from awavo.explain.magnitude import debiased_magnitude
-from awavo.explain.measures import influences, mean_parts, shapley, total_variation
+from awavo.explain.measures import mean_parts, measure_weights
+from awavo.explain.simulation import MASS_STD, decide_from, flight_params, flight_steps
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.tasks.quadrotor.references import lissajous
 from awavo.training.compilation import enable_cache
 
 
-def programs(config: ExplainedConfig):
+def programs(config: PlannerConfig):
     def plan(inputs, params):
-        return explained_planner(params, lissajous, config).plan(*inputs)
+        return flight_planner(params, lissajous, config).plan(*inputs)
 
     def both(inputs, params):
-        choice = decide_from(inputs, params, config)
-        w = choice.weights
-        game = total_variation(w, w[0])
-        motors = mean_parts(w, motor_pwm(choice.commands, inputs.body.rates[:, None], params).T)
-        return choice.action, choice.particles, influences(w), shapley(game), motors
+        decision = decide_from(inputs, params, config)
+        motors = mean_parts(decision.weights, motor_pwm(decision.commands, inputs.body.rates[:, None], params).T)
+        return decision.action, decision.particles, measure_weights(decision.weights), motors
 
     def magnitude(inputs, params):
-        choice = decide_from(inputs, params, config)
-        pwm = motor_pwm(choice.commands, inputs.body.rates[:, None], params).T
-        return debiased_magnitude(inputs.key, pwm, choice.weights[3], choice.weights[2])
+        decision = decide_from(inputs, params, config)
+        pwm = motor_pwm(decision.commands, inputs.body.rates[:, None], params).T
+        return debiased_magnitude(inputs.key, pwm, decision.weights[3], decision.weights[2])
 
     return {"plan": jax.jit(plan), "plan and explain": jax.jit(both), "plan and magnitude": jax.jit(magnitude)}
 
@@ -71,13 +71,12 @@ def main() -> None:
     options = parser.parse_args()
     enable_cache()
     params = flight_params("FT3")
-    reset, take_in, _ = flight_steps()
-    state = reset(jax.random.key(0), params)
-    belief = take_in(state, start_force_belief(), params)
+    state = flight_steps()[0](jax.random.key(0), params)
+    belief = take_in(start_belief(MASS_STD), state, params)
     belief = belief._replace(mean=jnp.array([0.0, 1.2, 0.0, 0.0, 0.0]))
     results = {}
     for num in options.sizes:
-        config = ExplainedConfig(num_candidates=num)
+        config = PlannerConfig(num_candidates=num)
         inputs = DecisionInputs(
             jax.random.key(1), state.body, state.time, belief, start_particles(config), state.forest
         )

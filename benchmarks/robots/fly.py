@@ -1,12 +1,11 @@
 """The flight tasks under AWaVO (or the tracking law alone): rms error, costs, collisions, and the time of a decision.
 
-    PYTHONPATH=src python benchmarks/robots/fly.py [--seeds 8] [--tasks FT1 FT2 FT3] [--policies awavo] [--realtime]
+    PYTHONPATH=src python benchmarks/robots/fly.py [--seeds 8] [--tasks FT1 FT2 FT3] [--policies awavo]
         [--mismatch] [--out benchmarks/robots/results/fly.json]
 
 Episodes of 500 steps (10 s at 50 Hz). With --mismatch the vehicle's true mass (within 5%) and drag (within a factor of
-1.4) differ from what the controller believes. With --realtime the planner runs against the clock in its own thread,
-20 ms a tick, and a plan that is late is replaced by the last one, shifted. Times run from the state on the host to the
-action on the host, with fresh noise; `cpu` is the processor time of the same call.
+1.4) differ from what the controller believes. Times run from the state on the host to the action and the commands
+ahead on the host, with fresh noise; `cpu` is the processor time of the same call.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.control.flight_planner import PlannerConfig
+from awavo.control.flight_planner import DEFAULT as CONFIG
 from awavo.control.flight_policy import awavo_step, flight_policy, start_memory, tick_plan
-from awavo.control.realtime import RealTimeLoop
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.registry import make_task
 from awavo.tasks.base import Clocked
@@ -34,16 +32,14 @@ from awavo.tasks.quadrotor.forest import clearance
 from awavo.tasks.quadrotor.references import lissajous
 from awavo.types import Box
 
-CONFIG = PlannerConfig()
-
 
 def controllers(env):
     """Build `decide(key, state, memory, params) -> (plan by ticks, memory)` of both policies, and their memory."""
     step = jax.jit(lambda key, state, memory, params: awavo_step(params, lissajous, CONFIG)(key, state, memory))
 
     def awavo(key, state, memory, params):
-        decision, memory = step(key, state, memory, params)
-        return tick_plan(decision, CONFIG.dt, DT), memory
+        plan, memory = step(key, state, memory, params)
+        return tick_plan(plan, CONFIG.dt, DT), memory
 
     law = jax.jit(
         lambda state, params: flight_policy(env._replace(params=params), "track")[0](None, Clocked(state, 0), None, ())[
@@ -65,36 +61,23 @@ def true_params(params, seed: int, mismatch: bool):
     return params._replace(mass=params.mass * (1 + 0.05 * mass), **changed)
 
 
-def fly(decide, memory, reset, advance, seed: int, steps: int, params, truth, realtime: bool) -> dict:
+def fly(decide, memory, reset, advance, seed: int, steps: int, params, truth) -> dict:
     """One episode, by a loop on the host."""
     key = jax.random.key(seed)
     state = reset(jax.random.fold_in(key, 2**20), truth)
     rows, walls, cpus = [], [], []
-    kept = [memory]
-
-    def plan(inputs):
-        plan, kept[0] = decide(*inputs[:2], kept[0], inputs[2])
-        return plan
-
-    loop = RealTimeLoop(plan, DT) if realtime else None
-    due = time.perf_counter()
     for t in range(steps):
         plan_key, step_key = jax.random.split(jax.random.fold_in(key, t))
         wall, cpu = time.perf_counter(), time.process_time()
-        if loop is None:
-            action = plan((plan_key, state, params))[0]
-        else:
-            action = loop.act((plan_key, state, params)).action
-            due = max(due + DT, time.perf_counter() - DT)
-            time.sleep(max(0.0, due - time.perf_counter()))
+        plan, memory = decide(plan_key, state, memory, params)
         walls.append(1e3 * (time.perf_counter() - wall))
         cpus.append(1e3 * (time.process_time() - cpu))
-        state, seen = advance(step_key, state, np.asarray(action, np.float32), truth)
+        state, seen = advance(step_key, state, np.asarray(plan[0], np.float32), truth)
         rows.append(jax.device_get(seen))
         if rows[-1][3]:
             break
     error, costs, gap, hit = (np.array(column) for column in zip(*rows, strict=True))
-    found = {
+    return {
         "steps": len(rows),
         "rms_m": float(np.sqrt((error**2).mean())),
         "worst_error_m": float(error.max()),
@@ -104,10 +87,6 @@ def fly(decide, memory, reset, advance, seed: int, steps: int, params, truth, re
         "wall_ms": {q: float(np.percentile(walls[5:], q)) for q in (50, 95, 99)},
         "cpu_ms": {q: float(np.percentile(cpus[5:], q)) for q in (50, 95)},
     }
-    if loop is not None:
-        loop.close()
-        found |= {"late_ticks": loop.misses, "ticks": loop.ticks}
-    return found
 
 
 def main() -> None:
@@ -118,7 +97,6 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["FT1", "FT2", "FT3"], choices=list(FLIGHT_TASKS))
     parser.add_argument("--policies", nargs="+", default=["awavo"], choices=["awavo", "track"])
     parser.add_argument("--mismatch", action="store_true")
-    parser.add_argument("--realtime", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     env = make_task("quadrotor")
@@ -141,9 +119,7 @@ def main() -> None:
             flights = {}
             for seed in range(options.first_seed, options.first_seed + options.seeds):
                 truth = jax.tree.map(jnp.float32, true_params(params, seed, options.mismatch))
-                flights[seed] = fly(
-                    decide, memory, reset, advance, seed, options.steps, params, truth, options.realtime
-                )
+                flights[seed] = fly(decide, memory, reset, advance, seed, options.steps, params, truth)
                 print(policy, task, seed, json.dumps(flights[seed]), flush=True)
             each = list(flights.values())
             costs = np.array([f["costs"] for f in each])

@@ -1,7 +1,4 @@
-"""AWaVO's flight controller: it goes round obstacles, uses its posterior, and meets deadlines by holding its plan."""
-
-import functools
-import time
+"""The flight planner: it goes round obstacles, leans against a force, acts as it explains, and reads old settings."""
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +6,18 @@ import numpy as np
 import pytest
 
 from awavo.control.belief import start_belief
-from awavo.control.flight_planner import PlannerConfig, flight_planner, start_detours
-from awavo.control.realtime import RealTimeLoop
+from awavo.control.flight_planner import DecisionInputs, flight_planner, move_posterior, start_particles
+from awavo.control.flight_policy import tick_plan
+from awavo.control.planner_config import PlannerConfig, stored_planner
+from awavo.errors import InputError
 from awavo.tasks.quadrotor.body import hovering
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefState
 
 P = QuadrotorParams()
-CONFIG = PlannerConfig(num_detours=64, num_members=2)
+CONFIG = PlannerConfig(num_candidates=128)
+SURE = start_belief()._replace(covariance=1e-3 * jnp.eye(5))
 
 
 def straight(time, params):
@@ -27,74 +27,99 @@ def straight(time, params):
 
 
 @pytest.fixture(scope="module")
-def decide():
-    return jax.jit(flight_planner(P, straight, CONFIG))
+def plan():
+    return jax.jit(flight_planner(P, straight, CONFIG).plan)
 
 
-def forest(y):
-    return Forest(jnp.array([0.6]), jnp.array([y]), jnp.array([0.3]), jnp.array([3.0]))
-
-
-def repeated(decide, y, belief=None):
+def inputs(y, belief=SURE, key=0):
+    """A vehicle on the reference, with a cylinder 0.6 m ahead and `y` beside it."""
     body = hovering(jnp.array([0.0, 0.0, 1.5]), P)._replace(velocity=jnp.array([1.0, 0.0, 0.0]))
-    detours, belief = start_detours(CONFIG), belief or start_belief()._replace(covariance=1e-3 * jnp.eye(5))
+    forest = Forest(*(jnp.array([value]) for value in (0.6, y, 0.3, 3.0)))
+    return DecisionInputs(jax.random.key(key), body, jnp.float32(0.0), belief, start_particles(CONFIG), forest)
+
+
+def repeated(plan, y, belief=SURE):
+    """The plan after eight decisions of the same state."""
+    given = inputs(y, belief)
     for key in jax.random.split(jax.random.key(0), 8):
-        decision = decide(key, body, jnp.float32(0.0), belief, detours, forest(y))
-        detours = decision.detours
-    return decision
+        made = plan(*given._replace(key=key))
+        given = given._replace(particles=made.particles)
+    return made
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_it_goes_round_on_the_free_side(decide, side):
-    decision = repeated(decide, side * 0.55)
-    offset = np.asarray(decision.detours.mean(0)).reshape(-1, 3)
+def test_it_goes_round_on_the_free_side(plan, side):
+    made = repeated(plan, side * 0.55)
+    offset = np.asarray(made.particles.mean(0))[:12].reshape(-1, 3)
     assert side * offset[1:3, 1].mean() < -0.05
-    assert decision.clearance > 0.3
+    # Rolling about x: to the side on which it passes.
+    assert side * float(made.action[1]) > 0.1
 
 
-def test_it_stays_on_a_free_reference(decide):
-    decision = repeated(decide, 50.0)
-    assert np.abs(np.asarray(decision.detours.mean(0))).max() < 0.06
-    np.testing.assert_allclose(decision.action[0], 9.81, atol=0.8)
+def test_it_stays_on_a_free_reference(plan):
+    made = repeated(plan, 50.0)
+    assert np.abs(np.asarray(made.particles.mean(0))[:12]).max() < 0.06
+    np.testing.assert_allclose(made.action[0], 9.81, atol=0.8)
 
 
-def test_it_leans_against_a_believed_force(decide):
-    calm, blown = repeated(decide, 50.0), repeated(
-        decide, 50.0, start_belief()._replace(mean=jnp.array([0.0, 1.0, 0.0, 0.0, 0.0]), covariance=1e-3 * jnp.eye(5))
-    )  # fmt: skip
-    assert float(blown.action[1]) > float(calm.action[1]) + 0.3
+def test_it_leans_against_a_believed_force(plan):
+    blown = SURE._replace(mean=jnp.array([0.0, 1.0, 0.0, 0.0, 0.0]))
+    assert float(repeated(plan, 50.0, blown).action[1]) > float(repeated(plan, 50.0).action[1]) + 0.3
 
 
-def test_the_same_key_gives_the_same_decision(decide):
-    one, two = repeated(decide, 0.5), repeated(decide, 0.5)
-    np.testing.assert_array_equal(one.detours, two.detours)
+def test_what_is_flown_is_what_is_explained(plan):
+    """Acting alone draws the same pool and takes the same action as keeping the posteriors of all coalitions."""
+    given = inputs(0.5)
+    alone, explained = plan(*given), jax.jit(flight_planner(P, straight, CONFIG).decide)(*given)
+    np.testing.assert_allclose(alone.action, explained.action, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(alone.effective_size, explained.effective_size, rtol=1e-3)
+    np.testing.assert_array_equal(alone.particles, plan(*given).particles)
 
 
-def test_a_late_plan_is_held_and_shifted():
-    plans = iter(range(100))
-
-    def plan(delay):
-        time.sleep(delay)
-        return 10.0 * next(plans) + np.arange(3.0)[:, None] * np.ones(4)
-
-    loop = RealTimeLoop(plan, period_s=0.05)
-    try:
-        first = loop.act(0.0)
-        assert (first.action[0], first.late) == (0.0, False)
-        late = [loop.act(0.3) for _ in range(4)]
-        assert [a.late for a in late] == [True] * 4
-        assert [a.action[0] for a in late] == [1.0, 2.0, 2.0, 2.0]
-        assert [a.age for a in late] == [1, 2, 3, 4]
-        time.sleep(0.25)
-        assert loop.act(0.0).action[0] >= 10.0
-    finally:
-        loop.close()
+def test_the_commands_ahead_fill_the_ticks_until_the_next_plan(plan):
+    made = plan(*inputs(50.0))
+    # A horizon of 1 s at 50 Hz, each of the model's commands held for its 50 ms.
+    ticks = tick_plan(made, CONFIG.dt, 0.02)
+    assert ticks.shape == (50, 4)
+    np.testing.assert_array_equal(ticks[0], made.action)
+    np.testing.assert_array_equal(ticks[[3, 4, 49]], np.asarray(made.ahead)[[1, 1, 19]])
+    # The first of them is the action, made again inside the model.
+    np.testing.assert_allclose(made.ahead[0], made.action, atol=1e-4)
 
 
-def test_a_planner_that_fails_says_so():
-    loop = RealTimeLoop(functools.partial(lambda *_: 1 / 0), period_s=0.05)
-    try:
-        with pytest.raises(ZeroDivisionError):
-            loop.act(None)
-    finally:
-        loop.close()
+def test_particles_moved_by_the_sliced_distance_say_more_than_those_drawn():
+    rng = np.random.default_rng(0)
+    candidates = jnp.asarray(rng.normal(size=(200, 3)) + np.array([2.0, 0.0, -1.0]), jnp.float32)
+    weights = jax.nn.softmax(-jnp.sum((candidates - jnp.array([2.5, 0.0, -1.0])) ** 2, 1))
+
+    def miss(move):
+        config = PlannerConfig(num_particles=16, move=move, num_slices=16, num_steps=20)
+        moved = move_posterior(jax.random.key(0), candidates, weights, config)
+        assert moved.shape == (16, 3)
+        return float(jnp.abs(moved.mean(0) - weights @ candidates).max())
+
+    drawn = miss("resampling")
+    assert drawn < 0.4
+    assert miss("agswd") < 0.2 * drawn
+
+
+def test_a_move_that_is_none_is_refused():
+    with pytest.raises(InputError, match="resampling, agswd"):
+        flight_planner(P, straight, PlannerConfig(move="sinking"))
+
+
+def test_settings_of_old_records_are_read_and_others_refused():
+    names = PlannerConfig._fields
+    model = ("horizon", "dt", "num_knots", "clearance_margin", "clearance_weight", "tilt_margin", "tilt_weight",
+             "velocity_weight", "rate_lag", "lead", "num_near")  # fmt: skip
+    new = ("move", "num_slices", "num_steps", "max_rate")
+    now = PlannerConfig(temperature=0.2, horizon=7)._asdict()
+    old = {name: now[name] for name in names if name not in (*model, *new)} | {"model": {n: now[n] for n in model}}
+    found = stored_planner(old)
+    assert found == PlannerConfig(temperature=0.2, horizon=7)._replace(max_rate=6.0)
+    assert stored_planner(now) == PlannerConfig(**now)
+    for wrong in ({"temperature": True}, {"move": 3}, {"wings": 2}, {"horizon": "x"}, {"model": 1}):
+        with pytest.raises(ValueError, match=r"setting|move"):
+            stored_planner({**now, **wrong})
+    with pytest.raises(ValueError, match="missing"):
+        stored_planner({name: now[name] for name in names if name != "dt"})

@@ -2,9 +2,9 @@
 
 import pytest
 
-from awavo.explain.flight_planner import ExplainedConfig
+from awavo.control.planner_config import PlannerConfig
 
-SMALL = ExplainedConfig(num_candidates=64, num_particles=8)
+SMALL = PlannerConfig(num_candidates=64, num_particles=8)
 
 
 @pytest.fixture(scope="session")

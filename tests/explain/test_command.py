@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from awavo.cli.main import main
-from awavo.explain.flight_model import motor_pwm
-from awavo.explain.flight_planner import explained_planner
+from awavo.control.flight_model import motor_pwm
+from awavo.control.flight_planner import flight_planner
 from awavo.tasks.quadrotor.references import lissajous
 
 pytest.importorskip("mcap")
@@ -121,7 +121,7 @@ def test_a_force_known_less_well_gives_wider_intervals(record):
     params = jax.tree.map(jnp.asarray, log.params)
     choice = decide_compiled(log.config)(jax.tree.map(jnp.asarray, decision.inputs), params)
     pwm = motor_pwm(choice.commands, decision.inputs.body.rates[:, None], params).T
-    thrust = explained_planner(params, lissajous, log.config).model.added_thrust(choice.candidates)
+    thrust = flight_planner(params, lissajous, log.config).model.added_thrust(choice.candidates)
     key = jax.random.fold_in(decision.inputs.key, 3)
     for unit, points in (("N", thrust), ("rad/s", choice.commands[1:].T), ("us", pwm)):
         padded = jnp.pad(points, ((0, 0), (0, 4 - points.shape[1])))

@@ -7,11 +7,12 @@ import jax
 import numpy as np
 import pytest
 
+from awavo.control.flight_planner import FACTORS
+from awavo.control.planner_config import PlannerConfig
 from awavo.explain import flight_report
-from awavo.explain.calibration import NECESSITY, UNITS, calibration_for, load_calibration
-from awavo.explain.flight_planner import FACTORS, ExplainedConfig
+from awavo.explain.calibration import NECESSITY, UNITS, calibration_for, load_calibrations
 from awavo.explain.flight_report import explain_log
-from awavo.explain.intervals import Band, Scale, Stretch, calibrate, calibrated_band, stretch_band, with_value
+from awavo.explain.intervals import Band, MeasureScale, Stretch, calibrate, calibrated_band, stretch_band, with_value
 from awavo.explain.record import read_log
 from awavo.explain.summary import find_segments, not_judged, segment_text
 from awavo.results.explain_page import PageContent, write_explain_page
@@ -32,10 +33,10 @@ def test_the_stretch_reaches_the_magnitudes_and_what_is_said_of_them(asked, monk
     log, raw = asked
     plain = explain_log(log, every=10, num_fans=1)
     assert not plain.calibrated
-    monkeypatch.setattr(flight_report, "calibration_for", lambda config, names: load_calibration())
+    monkeypatch.setattr(flight_report, "calibration_for", lambda config, names: load_calibrations()[0])
     found = explain_log(log, every=10, num_fans=1)
     assert found.calibrated
-    known = load_calibration()
+    known = load_calibrations()[0]
     for u, unit in enumerate(UNITS):
         constants = known.measures[unit]
         for i, name in enumerate(FACTORS):
@@ -55,10 +56,11 @@ def test_the_stretch_reaches_the_magnitudes_and_what_is_said_of_them(asked, monk
 
 
 def test_other_settings_and_other_factors_are_not_calibrated(config):
-    assert calibration_for(ExplainedConfig(), FACTORS) is not None
+    assert calibration_for(PlannerConfig(), FACTORS) is not None
+    assert calibration_for(PlannerConfig(clearance_margin=0.42, max_rate=6.0), FACTORS) is not None
     assert calibration_for(config, FACTORS) is None
-    assert calibration_for(ExplainedConfig(temperature=0.06), FACTORS) is None
-    assert calibration_for(ExplainedConfig(), ("wind", "drag")) is None
+    assert calibration_for(PlannerConfig(temperature=0.06), FACTORS) is None
+    assert calibration_for(PlannerConfig(), ("wind", "drag")) is None
 
 
 def test_the_page_says_of_magnitudes_whether_they_are_calibrated(tmp_path):
@@ -71,7 +73,7 @@ def test_the_page_says_of_magnitudes_whether_they_are_calibrated(tmp_path):
 
 
 def test_magnitudes_are_not_cut_at_one_and_never_below_zero():
-    scale = Scale(floor=1.0, edge=20.0, nothing=0.5)
+    scale = MeasureScale(floor=1.0, edge=20.0, nothing=0.5)
     band = Band(np.array([-2.0, 1.0, 60.0]), np.array([-9.0, -4.0, 50.0]), np.array([3.0, 8.0, 75.0]))
     shown = stretch_band(band, Stretch(0.5, 0.5), scale)
     np.testing.assert_allclose(shown.low, [0.0, 0.0, 50.0 - 0.5 * 11.0])
@@ -86,7 +88,7 @@ def test_magnitudes_are_not_cut_at_one_and_never_below_zero():
 
 def test_calibrating_in_a_unit_gives_the_level_for_small_and_large_values():
     rng = np.random.default_rng(1)
-    scale = Scale(floor=1.0, edge=40.0, nothing=0.5)
+    scale = MeasureScale(floor=1.0, edge=40.0, nothing=0.5)
 
     def cases(count):
         truth = rng.uniform(10, 100, count)

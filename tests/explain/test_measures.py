@@ -17,10 +17,10 @@ from awavo.explain.measures import (
     coalition_weights,
     influences,
     mean_parts,
+    measure_weights,
     necessity,
     shapley,
     total_variation,
-    union_influence,
 )
 
 # One step x' = x + b u + f with cost (x'^2 + r u^2) / 2: the posterior over u is Gaussian with a known mean and spread.
@@ -141,7 +141,7 @@ def test_axioms_on_any_scores(seed, num, temperature):
     for i in range(num):
         chain += float(total_variation(weights[mask], weights[mask & ~(1 << i)]))
         mask &= ~(1 << i)
-    assert float(union_influence(weights)) <= chain + 1e-6
+    assert float(measure_weights(weights).together) <= chain + 1e-6
     for i in range(num):
         expected = float(jnp.sum(weights[-1] * necessity(weights, i)))
         assert expected == pytest.approx(float(found[i]), abs=1e-5)

@@ -1,1 +1,1 @@
-"""Controllers for the flight tasks: a tracking law, and AWaVO's inference over the analytic model."""
+"""Controllers for the flight tasks: the tracking law, and the one planner that is flown, recorded and explained."""

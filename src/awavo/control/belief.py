@@ -20,11 +20,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from awavo.tasks.quadrotor.body import body_drag, rotate
+from awavo.tasks.quadrotor.flight import DT, FlightState
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["Belief", "draw_members", "start_belief", "update_belief"]
+__all__ = ["Belief", "draw_members", "start_belief", "take_in", "update_belief"]
 
-PRIOR_STD = (1.0, 1.0, 1.0, 0.05, 0.3)
+FORCE_STD, MASS_STD, DRAG_STD = 1.0, 0.05, 0.3
 SLOW_WALK = (2e-3, 1e-2)
 
 
@@ -35,9 +37,17 @@ class Belief(NamedTuple):
     covariance: Float[Array, "5 5"]
 
 
-def start_belief() -> Belief:
-    """Return the prior: no force within 1 N, mass within 5%, drag within 30%."""
-    return Belief(jnp.zeros(5), jnp.diag(jnp.square(jnp.array(PRIOR_STD))))
+def start_belief(mass_std: float = MASS_STD) -> Belief:
+    """Return the prior: no force within 1 N, mass within 5% (less for a vehicle that was weighed), drag within 30%."""
+    std = jnp.array([FORCE_STD] * 3 + [mass_std, DRAG_STD])
+    return Belief(jnp.zeros(5), jnp.diag(jnp.square(std)))
+
+
+def take_in(belief: Belief, state: FlightState, params: QuadrotorParams) -> Belief:
+    """Take in what the vehicle measured in its last step; `params` are the nominal ones."""
+    body = state.body
+    drag = rotate(body.attitude, body_drag(body.attitude, body.velocity, 1.0, params))
+    return update_belief(belief, state.felt, state.thrust, drag, params, DT)
 
 
 def update_belief(

@@ -1,19 +1,15 @@
-"""What every flight planner imagines with: detours from the reference by knots, the turn of a body, and its signals.
-
-`config` is a planner's own: horizon (steps) and dt, num_knots, lead (seconds by which the reference's acceleration is
-asked for early), num_near (cylinders considered), clearance_margin, tilt_margin, velocity_weight.
-"""
+"""What the flight model imagines with: detours from the reference by knots, the turn of a body, and its signals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.control.planner_config import PlannerConfig
 from awavo.tasks.quadrotor.forest import Forest, distances
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefFn, RefState
@@ -33,7 +29,9 @@ def _interpolation(times: np.ndarray, span: float, num_knots: int) -> tuple[np.n
     return values, rates
 
 
-def detoured(reference: RefFn, params: QuadrotorParams, config: Any) -> tuple[Callable, tuple[np.ndarray, ...]]:
+def detoured(
+    reference: RefFn, params: QuadrotorParams, config: PlannerConfig
+) -> tuple[Callable[..., tuple[RefState, tuple[Array, Array]]], tuple[np.ndarray, ...]]:
     """Build `wanted(time, detours [K, 3 knots], steps)`, and the matrices from knots to offsets and to their rates.
 
     `wanted` returns the detoured references `[steps, 3, 1, K]`, and the true one a step later, `[steps, 3, 1, 1]`.
@@ -55,21 +53,19 @@ def detoured(reference: RefFn, params: QuadrotorParams, config: Any) -> tuple[Ca
     return wanted, matrices
 
 
-def shift_detours(period: float, config: Any) -> Callable[[Float[Array, "P D"]], Float[Array, "P D"]]:
-    """Build the move of detours by one period, their last knot held."""
+def shift_detours(config: PlannerConfig) -> Callable[[Float[Array, "P D"]], Float[Array, "P D"]]:
+    """Build the move of detours on by one period, their last knot held."""
     knots, span = config.num_knots, config.horizon * config.dt
-    matrix = _interpolation(np.minimum(np.linspace(0.0, span, knots) + period, span), span, knots)[0]
+    matrix = _interpolation(np.minimum(np.linspace(0.0, span, knots) + config.period, span), span, knots)[0]
     return lambda detours: jnp.einsum("jk,pkc->pjc", matrix, detours.reshape(-1, knots, 3)).reshape(detours.shape)
 
 
-def fresh_detours(
-    keys: tuple[Array, Array], mean: Float[Array, " D"], count: int, deviation: float
-) -> Float[Array, "n D"]:
+def fresh_detours(keys: tuple[Array, Array], mean: Float[Array, " D"], count: int, std: float) -> Float[Array, "n D"]:
     """Draw bumps in random directions around the mean detour or around none; vertical ones are smaller."""
     bump_key, mean_key = keys
     knots = mean.shape[0] // 3
     shape = jnp.sin(jnp.linspace(0.15, 1.0, knots) * jnp.pi * 0.75)[:, None]
-    size = deviation * jax.random.normal(bump_key, (count, 1, 3)) * jnp.array([1.0, 1.0, 0.4])
+    size = std * jax.random.normal(bump_key, (count, 1, 3)) * jnp.array([1.0, 1.0, 0.4])
     centre = mean.reshape(knots, 3) * jax.random.bernoulli(mean_key, 0.5, (count, 1, 1))
     return (centre + size * shape).reshape(count, -1)
 
@@ -89,7 +85,7 @@ def flight_signals(
     gap: Float[Array, "..."],
     up: Float[Array, "..."],
     params: QuadrotorParams,
-    config: Any,
+    config: PlannerConfig,
 ) -> Float[Array, "3 ..."]:
     """R, G_1, G_2 a second: position and velocity error, clearance below and tilt (cosine `up`) above the margins."""
     near = jnp.maximum(config.clearance_margin - gap, 0.0) / params.collision_radius
@@ -98,7 +94,7 @@ def flight_signals(
     return jnp.stack([-error - config.velocity_weight * drift, near, tilt])
 
 
-def near_path(forest: Forest, time: Array, reference: RefFn, params: QuadrotorParams, config: Any) -> Forest:
+def near_path(forest: Forest, time: Array, reference: RefFn, params: QuadrotorParams, config: PlannerConfig) -> Forest:
     """Pick the cylinders nearest to the reference of the horizon: no candidate comes close to any other."""
     path = reference(time + config.dt * jnp.arange(config.horizon + 1), params).position
     gaps = jnp.min(distances(forest, path), 1)

@@ -1,18 +1,18 @@
-r"""AWaVO as a tracking controller: inference over detours from the reference, on the analytic model.
+r"""AWaVO as a flight controller that can say why: inference over detours and braces, on the analytic model.
 
 .. code-block:: text
 
-    1  M draws of theta = (force, mass, drag) from p_D(theta), the flight's own posterior
-    2  K detours (knots of an offset to the reference): none, the shifted posterior's with noise, bumps from the prior
-    3  the tracking law follows each detoured reference inside the model of each draw, H steps of 50 ms
-    4  R: -|e| - w |e'| against the TRUE reference; G_1: clearance below a margin; G_2: tilt above a margin
-    5  log p(O | z) = log mean_m exp( (R_m - w_1 G_1m - w_2 G_2m) / lambda ),  w_k ~ p(O | z_k)^(1/T);
-       with ORPO-DR's critics (control/flight_value.py) the sums go on behind the horizon: + E Z^i(s_H, a_H)
-    6  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
-    7  act: the tracking law towards the mean detour of q
+    1  M draws of theta = (force, mass, drag) from p_D(theta), the flight's own posterior, in mirrored pairs
+    2  K decisions: the posterior's, shifted, with noise; bumps from the prior; braces around the believed force and 0
+    3  the model sums reward and costs of each decision under each draw: once with the believed force, once with the
+       same draws around 0 (wind removed); obstacles removed is the same rollout without its clearance cost
+    4  l_S(z) = log mean_m exp((R_m - w_1 G_1m - w_2 G_2m) / lambda),   pi_S = softmax l_S
+    5  act: the tracking law under the mean decision of pi
+    6  q for the next pool: decisions drawn by weight, systematically (WVI with KL: q is the target itself), and from
+       there, where `move` says so, to the nearest few particles by A-GSWD
 
-Deciding over detours instead of raw commands keeps the dimension at 12, and a plan that is not renewed in time is still
-a feedback law. The model has 13 states (position, velocity, attitude, rates); rates follow their command with a lag.
+The pool holds decisions for both worlds, with and without the force, so that all posteriors live on the same support.
+Deciding and explaining use the same posterior: nothing stands between what is explained and what is flown.
 """
 
 from __future__ import annotations
@@ -22,183 +22,169 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, draw_members
-from awavo.control.detours import detoured, flight_signals, fresh_detours, near_path, shift_detours, turn
-from awavo.control.flight_value import FlightValue, features, terminal_value, value_quantiles
-from awavo.control.tracking import Gains, track
-from awavo.inference.wvi import effective_sample_size, move_particles, tempered_weights
-from awavo.tasks.quadrotor.body import Body, body_drag, rotate, thrust_axis
-from awavo.tasks.quadrotor.forest import Forest, clearance
+from awavo.control.detours import fresh_detours
+from awavo.control.flight_model import FlightModel, flight_model
+from awavo.control.planner_config import PlannerConfig, check_planner
+from awavo.inference.sequences import resample
+from awavo.inference.wvi import effective_sample_size, move_particles
+from awavo.tasks.quadrotor.body import Body
+from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefFn
 from awavo.transport.defining import Linear
 
 __all__ = [
-    "DEFAULT",
-    "FlightDecision",
-    "FlightPlanner",
-    "PlannerConfig",
-    "flight_planner",
-    "start_detours",
-]
+    "DEFAULT", "FACTORS", "DecisionInputs", "FlightDecision", "FlightPlan", "FlightPlanner", "Scores", "flight_planner",
+    "likelihoods", "move_posterior", "start_particles",
+]  # fmt: skip
+
+FACTORS = ("wind", "obstacles")
+# Coalitions of factors are bit masks.
+WIND, OBSTACLES = 1, 2
+DEFAULT = PlannerConfig()
 
 
-class PlannerConfig(NamedTuple):
-    """Sizes, weights and margins of the planner."""
+class DecisionInputs(NamedTuple):
+    """Everything a decision depends on, as arrays: what a record must hold to make it again."""
 
-    num_detours: int = 250
-    num_members: int = 4
-    horizon: int = 20
-    dt: float = 0.05
-    period: float = 0.02
-    num_knots: int = 4
-    num_particles: int = 32
-    memory_share: float = 0.6
-    memory_noise: float = 0.05
-    prior_std: float = 0.25
-    clearance_margin: float = 0.42
-    tilt_margin: float = 0.45
-    clearance_weight: float = 60.0
-    tilt_weight: float = 20.0
-    velocity_weight: float = 0.1
-    temperature: float = 0.3
-    effective_share: float = 0.05
-    num_near: int = 10
-    num_slices: int = 8
-    num_steps: int = 3
-    rate_lag: float = 0.05
-    lead: float = 0.06
+    key: Array
+    body: Body
+    time: Float[Array, ""]
+    belief: Belief
+    particles: Float[Array, "P D"]
+    forest: Forest
 
 
-DEFAULT, GAINS = PlannerConfig(), Gains()
+class Scores(NamedTuple):
+    """Signals (reward, clearance, tilt) of the pool, without wind and with it: [2, 3, M, K]."""
+
+    candidates: Float[Array, "K D"]
+    signals: Float[Array, "2 3 M K"]
+
+
+class FlightPlan(NamedTuple):
+    """The action now, the posterior q, and the model's commands along the mean decision, should the next be late."""
+
+    action: Float[Array, " 4"]
+    particles: Float[Array, "P D"]
+    ahead: Float[Array, "H 4"]
+    effective_size: Float[Array, ""]
 
 
 class FlightDecision(NamedTuple):
-    """The action now, the posterior, the model's own commands along the mean detour, and how it came about.
-
-    `outlook` are ORPO-DR's quantiles of the discounted sums of R, G_1, G_2 from here on; without critics none.
-    """
+    """A decision and what is needed to explain it: posteriors by coalition S, commands of every candidate."""
 
     action: Float[Array, " 4"]
-    detours: Float[Array, "P D"]
-    commands: Float[Array, "H 4"]
-    log_likelihood: Float[Array, " K"]
-    weights: Float[Array, " K"]
+    particles: Float[Array, "P D"]
+    candidates: Float[Array, "K D"]
+    log_likelihood: Float[Array, "S K"]
+    weights: Float[Array, "S K"]
+    commands: Float[Array, "4 K"]
     effective_size: Float[Array, ""]
-    distance: Float[Array, ""]
-    clearance: Float[Array, ""]
-    outlook: Float[Array, "3 M"]
 
 
-FlightPlanner = Callable[[Array, Body, Array, Belief, Array, Forest], FlightDecision]
+class FlightPlanner(NamedTuple):
+    """`decide` acts and explains, `plan` acts alone; both take the fields of `DecisionInputs`.
+
+    `score` is the pool under any belief, `pool` draws the candidates and the parameters, with the believed force and
+    around no force; `model` for the rest.
+    """
+
+    decide: Callable[..., FlightDecision]
+    plan: Callable[..., FlightPlan]
+    score: Callable[..., Scores]
+    pool: Callable[..., tuple[Float[Array, "K D"], Float[Array, "5 M"], Float[Array, "5 M"]]]
+    model: FlightModel
 
 
-def start_detours(config: PlannerConfig) -> Float[Array, "P D"]:
-    """No detour, in every particle."""
-    return jnp.zeros((config.num_particles, 3 * config.num_knots))
+def start_particles(config: PlannerConfig) -> Float[Array, "P D"]:
+    """No detour and no brace, in every particle."""
+    return jnp.zeros((config.num_particles, 3 * config.num_knots + 3))
 
 
-def flight_planner(
-    params: QuadrotorParams,
-    reference: RefFn,
-    config: PlannerConfig = DEFAULT,
-    gains: Gains = GAINS,
-    value: FlightValue | None = None,
-) -> FlightPlanner:
-    """Build `decide(key, body, time, belief, detours, forest) -> FlightDecision`; `params` are the nominal ones."""
-    num, members, span = config.num_detours, config.num_members, config.horizon * config.dt
+def likelihoods(signals: Float[Array, "2 3 M K"], config: PlannerConfig) -> Float[Array, "4 K"]:
+    """Return log-likelihoods of the coalitions nothing, wind, obstacles, both (by mask)."""
+
+    def one(parts, with_obstacles):
+        value = parts[0] - with_obstacles * config.clearance_weight * parts[1] - config.tilt_weight * parts[2]
+        return jax.nn.logsumexp(value / config.temperature, 0) - jnp.log(value.shape[0])
+
+    return jnp.stack([one(signals[mask & WIND], float(mask & OBSTACLES > 0)) for mask in range(4)])
+
+
+def move_posterior(
+    key: Array, candidates: Float[Array, "K D"], weights: Float[Array, " K"], config: PlannerConfig
+) -> Float[Array, "P D"]:
+    """Return q after this decision, P particles for the weighted candidates, as `config.move` says."""
+    drawn = candidates[resample(key, weights, config.num_particles)]
+    if config.move == "resampling":
+        return drawn
+    slices = jax.random.normal(jax.random.fold_in(key, 1), (config.num_slices, candidates.shape[1]))
+    return move_particles(drawn, candidates, weights, slices, defining=Linear(), num_steps=config.num_steps)[0]
+
+
+def flight_planner(params: QuadrotorParams, reference: RefFn, config: PlannerConfig = DEFAULT) -> FlightPlanner:
+    """Build the planner of a vehicle; `params` are its nominal ones."""
+    check_planner(config)
+    model = flight_model(params, reference, config)
+    num, knots = config.num_candidates, config.num_knots
     memory = round(config.memory_share * num)
-    wanted_along, _ = detoured(reference, params, config)
-    shift = shift_detours(config.period, config)
+    # Particles and bumps mixed, so that the two halves of the pool are alike.
+    order = np.random.default_rng(0).permutation(num)
 
-    def propose(key, detours):
-        """No detour, the mean, particles with noise, and bumps in random directions."""
-        noise_key, bump_key, mean_key = jax.random.split(key, 3)
+    def propose(key, particles, force):
+        """Particles with noise, and bumps in random directions around the mean detour or none; braces apart."""
+        noise_key, bump_key, mean_key, brace_key, side_key = jax.random.split(key, 5)
+        detours = particles[:, : 3 * knots]
         rows = detours[jnp.arange(memory) % config.num_particles]
         near = rows + config.memory_noise * jax.random.normal(noise_key, rows.shape)
-        fresh = fresh_detours((bump_key, mean_key), detours.mean(0), num - memory - 2, config.prior_std)
-        return jnp.concatenate([detours.mean(0)[None], jnp.zeros((1, detours.shape[1])), near, fresh])
+        fresh = fresh_detours((bump_key, mean_key), detours.mean(0), num - memory, config.prior_std)
+        braces = config.brace_std * jax.random.normal(brace_key, (num, 3))
+        braces = braces + force * jax.random.bernoulli(side_key, 0.5, (num, 1))
+        return jnp.concatenate([jnp.concatenate([near, fresh])[order], braces], 1)
 
-    def push_of(theta, drag):
-        """Acceleration by external force and drag, and the mass ratio, for parameters [5, ...]."""
-        lightness = 1 / (1 + theta[3])
-        return (theta[:3] + drag * (1 + theta[4])) * (lightness / params.mass), lightness
+    def pool(key, belief: Belief, particles, proposed: Belief | None = None):
+        """Candidates for what the planner believed then, draws of theta with the believed force and around no force."""
+        member_key, propose_key = jax.random.split(key)
+        theta = draw_members(member_key, belief, config.num_members)
+        believed = belief if proposed is None else proposed
+        candidates = propose(propose_key, model.shift(particles), believed.mean[:3])
+        return candidates, theta, theta.at[:3].add(-belief.mean[:3, None])
 
-    def drag_of(velocity, attitude):
-        return rotate(attitude, body_drag(attitude, velocity, 1.0, params))
+    def score(key, body: Body, time, belief: Belief, particles, forest: Forest, proposed: Belief | None = None):
+        """Score the pool drawn for `proposed` (what the planner believed then) under `belief`."""
+        candidates, theta, still = pool(key, belief, particles, proposed)
+        near = model.near_path(forest, time)
+        signals = [model.imagine(body, time, t, candidates, near).signals for t in (still, theta)]
+        return Scores(candidates, jnp.stack(signals))
 
-    def imagine(body, time, theta, believed, candidates, forest, every):
-        """Rewards and costs [3, M, K] of following each detour under each draw, commands and least clearance."""
-        wide = (members, num)
-
-        def spread(x):
-            return jnp.broadcast_to(x.reshape(-1, 1, 1), (x.shape[0], *wide))
-
-        theta, believed = theta[:, :, None], believed[:, None, None]
-        lag = 1 - jnp.exp(-config.dt / config.rate_lag)
-
-        def step(carry, inputs):
-            p, v, q, w, total, least = carry
-            wanted, (place, speed) = inputs
-            drag = drag_of(v, q)
-            undo, _ = push_of(believed, drag)
-            command = track(p, v, q, wanted, undo, params.gravity, gains)
-            w = w + lag * (command[1:] - w)
-            q = turn(q, w, config.dt)
-            push, lightness = push_of(theta, drag)
-            a = command[0] * lightness * thrust_axis(q) + push
-            a = a - params.gravity * jnp.array([0.0, 0.0, 1.0]).reshape(3, 1, 1)
-            p = p + config.dt * v + 0.5 * config.dt**2 * a
-            v = v + config.dt * a
-            gap = clearance(forest, p, params)
-            error = jnp.sqrt(jnp.sum((place - p) ** 2, 0))
-            drift = jnp.sqrt(jnp.sum((speed - v) ** 2, 0))
-            signals = flight_signals(error, drift, gap, thrust_axis(q)[2], params, config)
-            return (p, v, q, w, total + config.dt * signals, jnp.minimum(least, gap)), command[:, 0, 0]
-
-        start = (
-            *(spread(x) for x in (body.position, body.velocity, body.attitude, body.rates)),
-            jnp.zeros((3, *wide)),
-            jnp.full(wide, 1e3),
+    def decide(key, body: Body, time, belief: Belief, particles, forest: Forest, seen: int | Array = 3):
+        """Decide on what the coalition `seen` shows (3: everything), and keep every coalition's posterior."""
+        score_key, move_key = jax.random.split(key)
+        candidates, signals = score(score_key, body, time, belief, particles, forest)
+        log_likelihood = likelihoods(signals, config)
+        weights = jax.nn.softmax(log_likelihood, -1)
+        used = weights[seen]
+        moved = move_posterior(move_key, candidates, used, config)
+        commands = model.command(body, time, jnp.concatenate([(used @ candidates)[None], candidates]))
+        return FlightDecision(
+            commands[:, 0], moved, candidates, log_likelihood, weights, commands[:, 1:], effective_sample_size(used)
         )
-        (p, v, q, w, total, least), commands = jax.lax.scan(step, start, wanted_along(time, candidates, config.horizon))
-        return total, commands, least, beyond(p, v, q, w, time + span, believed, every)
 
-    def beyond(p, v, q, w, time, believed, forest):
-        """What the critics expect of the states [3, M, K] at the end of the horizon, under the tracking law."""
-        if value is None:
-            return 0.0
-        undo, _ = push_of(believed, drag_of(v, q))
-        wanted = jax.tree.map(lambda x: x[:, None, None], reference(time, params))
-        command = track(p, v, q, wanted, undo, params.gravity, gains)
-        seen = features(p, v, q, w, time, believed[:3, 0, 0], forest, reference, params)
-        return terminal_value(value, seen, command, (config.clearance_weight, config.tilt_weight))
+    def plan(key, body: Body, time, belief: Belief, particles, forest: Forest):
+        """Decide alone: the same action as `decide`, without the rollout of the other coalitions."""
+        score_key, move_key = jax.random.split(key)
+        candidates, theta, _ = pool(score_key, belief, particles)
+        near = model.near_path(forest, time)
+        signals = model.imagine(body, time, theta, candidates, near).signals
+        weights = jax.nn.softmax(likelihoods(jnp.stack([signals, signals]), config)[3])
+        moved = move_posterior(move_key, candidates, weights, config)
+        mean = (weights @ candidates)[None]
+        ahead = model.imagine(body, time, belief.mean[:, None], mean, near).commands[:, :, 0, 0]
+        return FlightPlan(model.command(body, time, mean)[:, 0], moved, ahead, effective_sample_size(weights))
 
-    def decide(key, body, time, belief, detours, forest):
-        every, forest = forest, near_path(forest, time, reference, params, config)
-        member_key, propose_key, slice_key = jax.random.split(key, 3)
-        shifted = shift(detours)
-        theta = draw_members(member_key, belief, members)
-        candidates = propose(propose_key, shifted)
-        total, commands, least, later = imagine(body, time, theta, belief.mean, candidates, forest, every)
-        utility = total[0] - config.clearance_weight * total[1] - config.tilt_weight * total[2] + later
-        log_likelihood = jax.nn.logsumexp(utility / config.temperature, 0) - jnp.log(members)
-        weights, _ = tempered_weights(log_likelihood, config.effective_share * num)
-        slices = jax.random.normal(slice_key, (config.num_slices, detours.shape[1]))
-        moved, left = move_particles(
-            shifted, candidates, weights, slices, defining=Linear(), num_steps=config.num_steps
-        )
-        wanted = jax.tree.map(lambda x: x[0, :, 0, 0], wanted_along(time, moved.mean(0), 1)[0])
-        push, _ = push_of(belief.mean, drag_of(body.velocity, body.attitude))
-        action = track(body.position, body.velocity, body.attitude, wanted, push, params.gravity, gains)
-        outlook = jnp.zeros((3, 0))
-        if value is not None:
-            now = (body.position, body.velocity, body.attitude, body.rates)
-            seen = features(*now, time, belief.mean[:3], every, reference, params)
-            outlook = value_quantiles(value, seen, action)
-        size, nearest = effective_sample_size(weights), least[:, 0].min()
-        return FlightDecision(action, moved, commands, log_likelihood, weights, size, left, nearest, outlook)
-
-    return decide
+    return FlightPlanner(decide, plan, score, pool, model)

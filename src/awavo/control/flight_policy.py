@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.checks import check_choice
-from awavo.control.belief import Belief, start_belief, update_belief
-from awavo.control.flight_planner import DEFAULT, FlightDecision, PlannerConfig, flight_planner, start_detours
-from awavo.control.flight_value import FlightValue
+from awavo.control.belief import Belief, start_belief, take_in
+from awavo.control.flight_planner import DEFAULT, FlightPlan, flight_planner, start_particles
+from awavo.control.planner_config import PlannerConfig
 from awavo.control.tracking import Gains, track
 from awavo.tasks.quadrotor.body import body_drag, rotate
-from awavo.tasks.quadrotor.flight import DT, FlightState
+from awavo.tasks.quadrotor.flight import FlightState
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import RefFn, lissajous
 from awavo.types import Env
@@ -25,42 +25,37 @@ __all__ = ["FlightMemory", "awavo_step", "flight_policy", "start_memory", "tick_
 
 
 class FlightMemory(NamedTuple):
-    """What the controller keeps between decisions: the posterior over detours and p_D(theta)."""
+    """What the planner's policy keeps between decisions: the posterior over decisions and p_D(theta)."""
 
-    detours: Float[Array, "P D"]
+    particles: Float[Array, "P D"]
     belief: Belief
 
 
 def start_memory(config: PlannerConfig = DEFAULT) -> FlightMemory:
-    """No detour, and the prior."""
-    return FlightMemory(start_detours(config), start_belief())
+    """No detour and no brace, and the prior."""
+    return FlightMemory(start_particles(config), start_belief())
 
 
 def awavo_step(
-    nominal: QuadrotorParams,
-    reference: RefFn = lissajous,
-    config: PlannerConfig = DEFAULT,
-    value: FlightValue | None = None,
-) -> Callable[[Array, FlightState, FlightMemory], tuple[FlightDecision, FlightMemory]]:
-    """Build one step of the controller: take in the last measurement, then decide."""
-    decide = flight_planner(nominal, reference, config, value=value)
+    nominal: QuadrotorParams, reference: RefFn = lissajous, config: PlannerConfig = DEFAULT
+) -> Callable[[Array, FlightState, FlightMemory], tuple[FlightPlan, FlightMemory]]:
+    """Build one step of the policy: take in the last measurement, then plan."""
+    planner = flight_planner(nominal, reference, config)
 
     def step(key, state, memory):
-        body = state.body
-        drag = rotate(body.attitude, body_drag(body.attitude, body.velocity, 1.0, nominal))
-        belief = update_belief(memory.belief, state.felt, state.thrust, drag, nominal, DT)
-        decision = decide(key, body, state.time, belief, memory.detours, state.forest)
-        return decision, FlightMemory(decision.detours, belief)
+        belief = take_in(memory.belief, state, nominal)
+        plan = planner.plan(key, state.body, state.time, belief, memory.particles, state.forest)
+        return plan, FlightMemory(plan.particles, belief)
 
     return step
 
 
-def tick_plan(decision: FlightDecision, dt: float, period: float) -> Float[np.ndarray, "T 4"]:
-    """Spread a decision over the ticks of a control loop: its action now, then the model's commands, held between."""
-    commands = np.asarray(decision.commands)
+def tick_plan(plan: FlightPlan, dt: float, period: float) -> Float[np.ndarray, "T 4"]:
+    """Spread a plan over the ticks of a control loop: its action now, then the model's commands, held between."""
+    commands = np.asarray(plan.ahead)
     ticks = np.arange(1, int(len(commands) * dt / period))
     later = commands[np.minimum((ticks * period / dt).astype(int), len(commands) - 1)]
-    return np.concatenate([np.asarray(decision.action)[None], later])
+    return np.concatenate([np.asarray(plan.action)[None], later])
 
 
 def flight_policy(
@@ -87,8 +82,8 @@ def flight_policy(
         return jax.jit(follow), ()
     step = awavo_step(params, reference, config)
 
-    def plan(key, state, obs, memory):
-        decision, memory = step(key, state.inner, memory)
-        return decision.action, memory
+    def decide(key, state, obs, memory):
+        plan, memory = step(key, state.inner, memory)
+        return plan.action, memory
 
-    return jax.jit(plan), jax.tree.map(jnp.asarray, start_memory(config))
+    return jax.jit(decide), jax.tree.map(jnp.asarray, start_memory(config))

@@ -1,4 +1,4 @@
-"""The calibration that comes with the package, and where it holds: one planner, its own two factors."""
+"""The calibrations that come with the package, and where each holds: one setting of the planner, its two factors."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from awavo.explain.flight_planner import FACTORS, ExplainedConfig
-from awavo.explain.intervals import PROBABILITY, Band, Scale, Stretch, calibrated_band
+from awavo.control.flight_planner import FACTORS
+from awavo.control.planner_config import PlannerConfig, stored_planner
+from awavo.explain.intervals import PROBABILITY, Band, MeasureScale, Stretch, calibrated_band
 
-__all__ = ["Calibration", "Constants", "NECESSITY", "UNITS", "calibration_for", "load_calibration"]
+__all__ = ["Calibration", "Constants", "NECESSITY", "UNITS", "calibration_for", "load_calibrations"]
 
 UNITS = ("N", "rad/s", "us")
 NECESSITY = "necessity"
+# Today's planner, and the settings of the first records.
+FILES = ("calibration.json", "calibration_first.json")
 
 
 class Constants(NamedTuple):
     """The stretches of one measure by factor, and the scales they belong to."""
 
     stretch: dict[str, list[Stretch]]
-    scale: dict[str, Scale]
+    scale: dict[str, MeasureScale]
 
     def apply(self, band: Band) -> Band:
         """Stretch bands [T, M] of the planner's own factors."""
@@ -37,36 +40,30 @@ class Calibration(NamedTuple):
 
     influence: Constants
     measures: dict[str, Constants]
-    planners: tuple[Any, ...]
+    planners: tuple[PlannerConfig, ...]
 
 
 def _stretches(stored: dict[str, Any]) -> dict[str, list[Stretch]]:
     return {name: [Stretch(**part) for part in parts] for name, parts in stored.items()}
 
 
-def load_calibration() -> Calibration:
-    """Read the constants that come with the package."""
-    found = json.loads(resources.files("awavo.explain").joinpath("calibration.json").read_text(encoding="utf-8"))
+def _load(name: str) -> Calibration:
+    found = json.loads(resources.files("awavo.explain").joinpath(name).read_text(encoding="utf-8"))
     rest = found["measures"]
     measures = {
-        measure: Constants(_stretches(parts), {name: Scale(**x) for name, x in rest["scale"][measure].items()})
+        measure: Constants(_stretches(parts), {name: MeasureScale(**x) for name, x in rest["scale"][measure].items()})
         for measure, parts in rest["stretch"].items()
     }
     influence = Constants(_stretches(found["stretch"]), dict.fromkeys(FACTORS, PROBABILITY))
-    return Calibration(influence, measures, (found["planner"], rest["planner"]))
+    return Calibration(influence, measures, tuple(stored_planner(part["planner"]) for part in (found, rest)))
 
 
-def calibration_for(config: ExplainedConfig, names: tuple[str, ...]) -> Calibration | None:
-    """Return the calibration, or None where it was made for another planner or other factors."""
-    found = load_calibration()
-    same = all(_plain(planner) == _plain(config) for planner in found.planners)
-    return found if same and names == FACTORS else None
+def load_calibrations() -> tuple[Calibration, ...]:
+    """Read the constants that come with the package."""
+    return tuple(_load(name) for name in FILES)
 
 
-def _plain(config: Any) -> list[Any]:
-    """The planner's settings as a list of numbers, from a NamedTuple or from JSON."""
-    values = list(config.values()) if isinstance(config, dict) else list(config)
-    flat: list[Any] = []
-    for value in values:
-        flat += _plain(value) if isinstance(value, dict | list | tuple) else [round(float(value), 9)]
-    return flat
+def calibration_for(config: PlannerConfig, names: tuple[str, ...]) -> Calibration | None:
+    """Return the calibration of these settings, or None where there is none for them or for these factors."""
+    fits = (found for found in load_calibrations() if all(planner == config for planner in found.planners))
+    return next(fits, None) if names == FACTORS else None

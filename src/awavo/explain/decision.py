@@ -6,24 +6,30 @@ r"""Explain one decision of any planner that scores a pool of candidates.
     found = explain_decision(score, model, [wind], candidates, temperature=0.1)
     found.influence["wind"]
 
-`score(model, candidates)` returns log-likelihoods (or minus costs). Whatever it draws at random must come from a key
-inside the model or be fixed: with other draws on the two sides a factor that does nothing seems to have an influence.
+`score(model, candidates)` returns log-likelihoods (or minus costs); the model is a tree of arrays. Whatever is drawn at
+random must come from a key inside the model or be fixed: with other draws on the two sides a factor that does nothing
+seems to have an influence. The flight planner is asked in the same way (`flight_factors.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.errors import InputError
 from awavo.explain.factors import Factor, check_factors, coalition_models
-from awavo.explain.measures import coalition_weights, influences, necessity, shapley, total_variation
+from awavo.explain.measures import coalition_weights, measure_weights, necessity
+from awavo.inference.wvi import effective_sample_size
 
-__all__ = ["Explanation", "explain_decision", "explain_weights"]
+__all__ = ["Explanation", "coalition_scores", "explain_decision"]
+
+Model = TypeVar("Model")
+Candidates = TypeVar("Candidates")
 
 
 class Explanation(NamedTuple):
@@ -38,35 +44,36 @@ class Explanation(NamedTuple):
     effective_size: float
 
 
-def explain_weights(weights: Float[Array, "S K"], names: Sequence[str], temperature: float) -> Explanation:
-    """Explain from the posteriors of all coalitions on one pool."""
-    found, game = influences(weights), total_variation(weights, weights[0])
-    shares = shapley(game)
-    return Explanation(
-        influence={name: float(v) for name, v in zip(names, found, strict=True)},
-        shares={name: float(v) for name, v in zip(names, shares, strict=True)},
-        together=float(game[-1]),
-        necessity={name: np.asarray(necessity(weights, i)) for i, name in enumerate(names)},
-        weights=np.asarray(weights),
-        temperature=float(temperature),
-        effective_size=float(1.0 / jnp.sum(weights[-1] ** 2)),
-    )
+def coalition_scores(
+    score: Callable[[Model], Float[Array, " K"]], model: Model, factors: Sequence[Factor]
+) -> Float[Array, "S K"]:
+    """Score one pool under the model of every coalition, by mask; one program serves them all."""
+    models = coalition_models(check_factors(factors), model)
+    return jax.lax.map(score, jax.tree.map(lambda *x: jnp.stack([jnp.asarray(part) for part in x]), *models))
 
 
 def explain_decision(
-    score: Callable[[Any, Any], Float[Array, " K"]],
-    model: Any,
+    score: Callable[[Model, Candidates], Float[Array, " K"]],
+    model: Model,
     factors: Sequence[Factor],
-    candidates: Any,
+    candidates: Candidates,
     *,
     temperature: float,
 ) -> Explanation:
     """Score one pool under the model of every coalition and compare the posteriors."""
-    factors = check_factors(factors)
     if not temperature > 0:
         raise InputError(f"temperature={temperature} must be > 0.")
-    scores = jnp.stack([score(each, candidates) for each in coalition_models(factors, model)])
+    scores = coalition_scores(lambda each: score(each, candidates), model, factors)
     if scores.ndim != 2 or not bool(jnp.all(jnp.isfinite(scores))):
         raise InputError(f"score returned shape {scores.shape[1:]}, expected finite numbers (K,), one per candidate.")
     weights = coalition_weights(scores, temperature)
-    return explain_weights(weights, [factor.name for factor in factors], temperature)
+    found, names = measure_weights(weights), [factor.name for factor in factors]
+    return Explanation(
+        influence=dict(zip(names, map(float, found.influence), strict=True)),
+        shares=dict(zip(names, map(float, found.shares), strict=True)),
+        together=float(found.together),
+        necessity={name: np.asarray(necessity(weights, i)) for i, name in enumerate(names)},
+        weights=np.asarray(weights),
+        temperature=float(temperature),
+        effective_size=float(effective_sample_size(weights[-1])),
+    )

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief, draw_members
-from awavo.explain.flight import DecisionInputs
-from awavo.explain.flight_planner import ExplainedConfig, explained_planner, likelihoods
+from awavo.control.flight_planner import DecisionInputs, flight_planner, likelihoods
+from awavo.control.planner_config import PlannerConfig
 from awavo.explain.intervals import LEVEL, Band, nested_draws, quantile_band
 from awavo.explain.measures import coalition_weights, influences
 from awavo.tasks.quadrotor.params import QuadrotorParams
@@ -30,16 +30,16 @@ class Uncertain(NamedTuple):
     outer: Float[Array, "B S K"]
 
 
-def uncertain_posteriors(inputs: DecisionInputs, params: QuadrotorParams, config: ExplainedConfig) -> Uncertain:
+def uncertain_posteriors(inputs: DecisionInputs, params: QuadrotorParams, config: PlannerConfig) -> Uncertain:
     """Score the decision's own pool again, as it was and under forces drawn from the belief."""
-    planner = explained_planner(params, lissajous, config)
+    planner = flight_planner(params, lissajous, config)
     body, time, belief = inputs.body, inputs.time, inputs.belief
     candidates, theta, still = planner.pool(jax.random.split(inputs.key)[0], belief, inputs.particles)
     near = planner.model.near_path(inputs.forest, time)
     shifts = draw_members(_keys(inputs)[0], belief, NUM_FORCES)[:3] - belief.mean[:3, None]
     moved = theta + jnp.zeros((NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
     worlds = jnp.concatenate([still[None], theta[None], moved])
-    signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near), worlds)
+    signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near).signals, worlds)
     pairs = jax.vmap(lambda windy: likelihoods(jnp.stack([signals[0], windy]), config))(signals[1:])
     weights = coalition_weights(pairs, 1.0)
     return Uncertain(weights[0], candidates, weights[1:])
@@ -63,12 +63,12 @@ def measure_band(
 
 
 def true_influence(
-    inputs: DecisionInputs, force: Float[Array, " 3"], params: QuadrotorParams, config: ExplainedConfig
+    inputs: DecisionInputs, force: Float[Array, " 3"], params: QuadrotorParams, config: PlannerConfig
 ) -> Float[Array, " 2"]:
     """Return what a planner with this (large) pool would have found, had its belief been centred at the true force."""
     mean = inputs.belief.mean.at[:3].set(force)
     known = Belief(mean, inputs.belief.covariance)
     key = jax.random.fold_in(inputs.key, 2)
-    planner = explained_planner(params, lissajous, config)
+    planner = flight_planner(params, lissajous, config)
     scores = planner.score(key, inputs.body, inputs.time, known, inputs.particles, inputs.forest)
     return influences(coalition_weights(likelihoods(scores.signals, config), 1.0))

@@ -11,21 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from awavo.control.flight_model import FlightModel, motor_pwm
+from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner
+from awavo.control.planner_config import PlannerConfig
 from awavo.errors import InputError
-from awavo.explain.asking import ask_weights, flight_factor
 from awavo.explain.calibration import NECESSITY, UNITS, calibration_for
-from awavo.explain.flight import DecisionInputs
+from awavo.explain.flight_factors import factor_weights, flight_factor
 from awavo.explain.flight_intervals import (
     NUM_RESAMPLES,
     Uncertain,
     measure_band,
     uncertain_posteriors,
 )
-from awavo.explain.flight_model import FlightModel, motor_pwm
-from awavo.explain.flight_planner import FACTORS, ExplainedConfig, explained_planner
 from awavo.explain.intervals import Band, resampled_influences, resampled_necessity, with_value
 from awavo.explain.magnitude import resampled_magnitudes
-from awavo.explain.measures import mean_parts, shapley, total_variation
+from awavo.explain.measures import mean_parts, measure_weights
 from awavo.explain.record import FlightLog
 from awavo.inference.wvi import effective_sample_size
 from awavo.tasks.quadrotor.params import QuadrotorParams
@@ -94,7 +94,7 @@ def decision_points(
 
 
 @lru_cache(maxsize=8)
-def decision_program(config: ExplainedConfig, names: tuple[str, ...]):
+def decision_program(config: PlannerConfig, names: tuple[str, ...]):
     """One compiled function of a decision; its outputs do not depend on how many are asked for."""
     standard = names == FACTORS
     factors = [flight_factor(name) for name in names]
@@ -102,13 +102,13 @@ def decision_program(config: ExplainedConfig, names: tuple[str, ...]):
     def posteriors(inputs: DecisionInputs, params: QuadrotorParams) -> Uncertain:
         if standard:
             return uncertain_posteriors(inputs, params, config)
-        weights, pool = ask_weights(inputs, factors, params, config)
+        weights, pool = factor_weights(inputs, factors, params, config)
         return Uncertain(weights, pool, weights[None])
 
     def one(inputs: DecisionInputs, params: QuadrotorParams) -> DecisionRow:
         found = posteriors(inputs, params)
         weights, spread = found.weights, 1 if standard else OWN_SPREAD
-        model = explained_planner(params, lissajous, config).model
+        model = flight_planner(params, lissajous, config).model
         points = decision_points(model, inputs, found.pool, params)
         key = jax.random.fold_in(inputs.key, 3)
 
@@ -121,11 +121,11 @@ def decision_program(config: ExplainedConfig, names: tuple[str, ...]):
             return jnp.stack([resampled_influences(counts, weights), resampled_necessity(counts, weights, best)], 1)
 
         both = measure_band(inputs, found, chances, spread * NUM_RESAMPLES)
-        game = total_variation(weights, weights[0])
+        measures = measure_weights(weights)
         return DecisionRow(
             Band(*(x[0] for x in both)),
-            shapley(game),
-            game[-1],
+            measures.shares,
+            measures.together,
             Band(*(x[1] for x in both)),
             measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES),
             mean_parts(weights, points[-1]),
@@ -136,13 +136,13 @@ def decision_program(config: ExplainedConfig, names: tuple[str, ...]):
 
 
 @lru_cache(maxsize=8)
-def _fan_program(config: ExplainedConfig, names: tuple[str, ...]):
+def _fan_program(config: PlannerConfig, names: tuple[str, ...]):
     factors = [flight_factor(name) for name in names]
 
     @jax.jit
     def fan(inputs: DecisionInputs, params: QuadrotorParams):
-        planner = explained_planner(params, lissajous, config)
-        weights, pool = ask_weights(inputs, factors, params, config)
+        planner = flight_planner(params, lissajous, config)
+        weights, pool = factor_weights(inputs, factors, params, config)
         places = (jnp.arange(FAN_SIZE) + 0.5) / FAN_SIZE
         full = 2 ** len(names) - 1
         chosen = []
@@ -151,7 +151,7 @@ def _fan_program(config: ExplainedConfig, names: tuple[str, ...]):
             chosen.append(pool[rows])
         theta = inputs.belief.mean[:, None]
         near = planner.model.near_path(inputs.forest, inputs.time)
-        flown = planner.model.paths(inputs.body, inputs.time, theta, jnp.concatenate(chosen), near)[:, :, 0]
+        flown = planner.model.imagine(inputs.body, inputs.time, theta, jnp.concatenate(chosen), near).positions[:, :, 0]
         return flown.reshape(*flown.shape[:2], len(chosen), FAN_SIZE).transpose(2, 0, 1, 3)
 
     return fan

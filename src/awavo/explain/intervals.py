@@ -21,15 +21,15 @@ from awavo.errors import InputError
 from awavo.explain.measures import influences, num_factors, without
 
 __all__ = [
-    "Band", "LEVEL", "PROBABILITY", "Scale", "Stretch", "alive", "calibrate", "calibrated_band", "conformal_stretch",
-    "nested_draws", "quantile_band", "resampled_influences", "resampled_necessity", "reweigh", "stretch_band",
-    "with_value",
+    "Band", "LEVEL", "MeasureScale", "PROBABILITY", "Stretch", "alive", "calibrate", "calibrated_band",
+    "conformal_stretch", "nested_draws", "quantile_band", "resampled_influences", "resampled_necessity", "reweigh",
+    "stretch_band", "with_value",
 ]  # fmt: skip
 
 LEVEL = 0.9
 
 
-class Scale(NamedTuple):
+class MeasureScale(NamedTuple):
     """What is small, in the unit of a measure.
 
     `floor` is added to a band's half-widths before they are compared: a band of no width can still be off by rounding.
@@ -43,7 +43,7 @@ class Scale(NamedTuple):
     top: float = float("inf")
 
 
-PROBABILITY = Scale(floor=0.01, edge=0.1, nothing=0.005, top=1.0)
+PROBABILITY = MeasureScale(floor=0.01, edge=0.1, nothing=0.005, top=1.0)
 
 
 class Band(NamedTuple):
@@ -111,7 +111,7 @@ def _half_widths(band: Band, floor: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def conformal_stretch(
-    band: Band, truth: Float[np.ndarray, "*n"], scale: Scale = PROBABILITY, level: float = LEVEL
+    band: Band, truth: Float[np.ndarray, "*n"], scale: MeasureScale = PROBABILITY, level: float = LEVEL
 ) -> Stretch:
     """Calibrate on cases with known truth: the same share of them is allowed to lie below as above."""
     below, above = _half_widths(band, scale.floor)
@@ -125,13 +125,13 @@ def conformal_stretch(
     return Stretch(*(float(np.quantile(x, rank, method="higher")) for x in (low, high)))
 
 
-def alive(band: Band, truth: Float[np.ndarray, "*n"], scale: Scale = PROBABILITY) -> np.ndarray:
+def alive(band: Band, truth: Float[np.ndarray, "*n"], scale: MeasureScale = PROBABILITY) -> np.ndarray:
     """Say in which cases there is something to judge: where both sides are 0, every interval holds the truth."""
     return np.maximum(np.asarray(band.high), truth) > scale.nothing
 
 
 def calibrate(
-    band: Band, truth: Float[np.ndarray, "*n"], scale: Scale = PROBABILITY, level: float = LEVEL
+    band: Band, truth: Float[np.ndarray, "*n"], scale: MeasureScale = PROBABILITY, level: float = LEVEL
 ) -> list[Stretch]:
     """Calibrate small and large values apart (Mondrian), on the cases that have something to judge.
 
@@ -143,14 +143,14 @@ def calibrate(
     return [conformal_stretch(Band(*(np.asarray(x)[part] for x in band)), truth[part], scale, level) for part in parts]
 
 
-def calibrated_band(band: Band, stretches: Sequence[Stretch], scale: Scale = PROBABILITY) -> Band:
+def calibrated_band(band: Band, stretches: Sequence[Stretch], scale: MeasureScale = PROBABILITY) -> Band:
     """Stretch each band by the calibration of its size."""
     below, above = (stretch_band(band, stretch, scale) for stretch in stretches)
     small = np.asarray(band.value) < scale.edge
     return Band(band.value, np.where(small, below.low, above.low), np.where(small, below.high, above.high))
 
 
-def stretch_band(band: Band, stretch: Stretch, scale: Scale = PROBABILITY) -> Band:
+def stretch_band(band: Band, stretch: Stretch, scale: MeasureScale = PROBABILITY) -> Band:
     """Apply a calibration; the result stays within 0 and the scale's top."""
     below, above = _half_widths(band, scale.floor)
     low = np.clip(np.asarray(band.low) - stretch.low * below, 0.0, scale.top)

@@ -20,25 +20,35 @@ Shares are Shapley values of a game v on coalitions: :math:`\phi_i = \sum_{S \no
 from __future__ import annotations
 
 from math import factorial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from awavo.explain.factors import full_mask, without
+from awavo.explain.factors import without
 
 __all__ = [
+    "Measures",
     "coalition_weights",
     "influences",
     "mean_parts",
+    "measure_weights",
     "necessity",
     "num_factors",
     "shapley",
     "shapley_matrix",
     "total_variation",
-    "union_influence",
 ]
+
+
+class Measures(NamedTuple):
+    """Probability of influence and Shapley share of every factor, and the influence of all of them together."""
+
+    influence: Float[Array, " M"]
+    shares: Float[Array, " M"]
+    together: Float[Array, ""]
 
 
 def num_factors(coalitions: int) -> int:
@@ -87,12 +97,13 @@ def shapley(values: Float[Array, " S *n"]) -> Float[Array, " M *n"]:
     return jnp.tensordot(jnp.asarray(matrix), values, 1)
 
 
+def measure_weights(weights: Float[Array, "S K"]) -> Measures:
+    """Measure the posteriors of all coalitions on one pool; the shares split what all factors do together."""
+    game = total_variation(weights, weights[0])
+    return Measures(influences(weights), shapley(game), game[-1])
+
+
 def mean_parts(weights: Float[Array, "S K"], signals: Float[Array, "K D"]) -> Float[Array, "P D"]:
     """Split the mean of a signal (motor PWM, thrust) into the part without any factor and the share of each."""
     means = weights @ signals
     return jnp.concatenate([means[:1], shapley(means)])
-
-
-def union_influence(weights: Float[Array, "S K"]) -> Float[Array, ""]:
-    """Return the influence of all factors together."""
-    return total_variation(weights[full_mask(num_factors(weights.shape[0]))], weights[0])

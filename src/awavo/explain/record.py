@@ -17,18 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from awavo.control.belief import Belief
+from awavo.control.flight_planner import DecisionInputs
+from awavo.control.planner_config import PlannerConfig, stored_planner
 from awavo.errors import InputError, MissingExtraError
 from awavo.explain.arrays import pack_array, unpack_array
-from awavo.explain.flight import DecisionInputs
-from awavo.explain.flight_model import ModelConfig
-from awavo.explain.flight_planner import ExplainedConfig
 from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log", "require_mcap"]
 
-FORMAT = 1
+# The second format names the planner's settings in one table; the first, with the model's apart, is still read.
+FORMAT, READABLE = 2, (1, 2)
 CHUNK_BYTES = 16 * 1024
 FIELDS = ("log_likelihood", "weights", "action", "effective_size")
 
@@ -61,7 +61,7 @@ class FlightLog(NamedTuple):
     """A record as read: `missing` says in words what is not there."""
 
     about: dict[str, Any]
-    config: ExplainedConfig
+    config: PlannerConfig
     params: QuadrotorParams
     decisions: list[LoggedDecision]
     missing: list[str]
@@ -70,7 +70,7 @@ class FlightLog(NamedTuple):
 class DecisionLog:
     """Write a record; a context manager. `about` is free JSON: seed, task, command, commit."""
 
-    def __init__(self, path: Path, config: ExplainedConfig, params: QuadrotorParams, forest: Forest, about: Mapping):
+    def __init__(self, path: Path, config: PlannerConfig, params: QuadrotorParams, forest: Forest, about: Mapping):
         mcap = _mcap()
         self._file = Path(path).open("wb")  # noqa: SIM115
         self._writer = mcap.writer.Writer(self._file, chunk_size=CHUNK_BYTES)
@@ -86,7 +86,7 @@ class DecisionLog:
         }
         head = {
             "format": FORMAT,
-            "config": {**config._asdict(), "model": config.model._asdict()},
+            "config": config._asdict(),
             "params": {name: pack_array(np.asarray(value, np.float32)) for name, value in params._asdict().items()},
             "forest": {name: pack_array(column) for name, column in forest._asdict().items()},
             "about": dict(about),
@@ -99,7 +99,7 @@ class DecisionLog:
         self._writer.add_message(self._channels[channel], stamp, data, stamp, index)
 
     def add(self, inputs: DecisionInputs, outcome: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
-        """Log one decision; `inputs.key` is a jax key, `outcome` holds the fields of `Choice` named in FIELDS."""
+        """Log one decision; `inputs.key` is a jax key, `outcome` holds the fields of a decision named in FIELDS."""
         import jax
 
         arrays = {
@@ -155,19 +155,6 @@ def _messages(path: Path, missing: list[str]) -> Iterator[tuple[str, Any]]:
         missing.append("the file was not finished: it ends without its closing record")
 
 
-def _config(stored: Mapping[str, Any]) -> ExplainedConfig:
-    plain = dict(stored)
-    model = ModelConfig(**{k: _number(v, ModelConfig._field_defaults[k]) for k, v in plain.pop("model").items()})
-    defaults = ExplainedConfig._field_defaults
-    return ExplainedConfig(**{k: _number(v, defaults[k]) for k, v in plain.items()}, model=model)
-
-
-def _number(value: Any, like: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
-        raise ValueError(f"{value!r} is no setting")
-    return int(value) if isinstance(like, int) else float(value)
-
-
 def _decision(content: Mapping[str, Any], forest: Forest) -> LoggedDecision:
     import jax
 
@@ -188,16 +175,16 @@ def read_log(path: str | Path) -> FlightLog:
     if not path.is_file():
         raise InputError(f"'{path}': there is no such file.")
     missing: list[str] = []
-    head: tuple[dict, ExplainedConfig, QuadrotorParams, Forest] | None = None
+    head: tuple[dict, PlannerConfig, QuadrotorParams, Forest] | None = None
     decisions: list[LoggedDecision] = []
     for topic, content in _messages(path, missing):
         try:
             if topic == "/flight":
-                if content["format"] != FORMAT:
+                if content["format"] not in READABLE:
                     raise InputError(f"'{path}' has record format {content['format']}, expected {FORMAT}.")
                 params = QuadrotorParams(**{k: unpack_array(v)[()] for k, v in content["params"].items()})
                 forest = Forest(**{name: unpack_array(v) for name, v in content["forest"].items()})
-                head = (content["about"], _config(content["config"]), params, forest)
+                head = (content["about"], stored_planner(content["config"]), params, forest)
             elif topic == "/decision" and head is not None:
                 decisions.append(_decision(content, head[3]))
         except (KeyError, TypeError, ValueError) as error:

@@ -11,18 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.explain.flight import DecisionInputs, decide_from, flight_params, flight_steps, start_force_belief
-from awavo.explain.flight_planner import Choice, ExplainedConfig, start_particles
+from awavo.control.belief import start_belief, take_in
+from awavo.control.flight_planner import DEFAULT, DecisionInputs, FlightDecision, start_particles
+from awavo.control.planner_config import PlannerConfig
 from awavo.explain.record import FIELDS, DecisionLog, FlightLog
+from awavo.explain.simulation import MASS_STD, decide_from, flight_params, flight_steps
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["Replay", "decide_compiled", "record_flight", "replay_log"]
+__all__ = ["ReplayCheck", "decide_compiled", "record_flight", "replay_log"]
 
 # Sums split over threads round otherwise: without this a flight recorded in Python did not replay on the command line.
 PINNED = {"xla_cpu_multi_thread_eigen": False}
 
 
-class Replay(NamedTuple):
+class ReplayCheck(NamedTuple):
     """How many decisions came out bit by bit as logged, and the numbers of those that did not."""
 
     decisions: int
@@ -30,7 +32,7 @@ class Replay(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def decide_compiled(config: ExplainedConfig):
+def decide_compiled(config: PlannerConfig):
     """The one compiled program that decides, for flying, for replay and for asking again."""
     return jax.jit(lambda inputs, params: decide_from(inputs, params, config), compiler_options=PINNED)
 
@@ -45,37 +47,36 @@ def record_flight(
     task: str = "FT3",
     seed: int = 0,
     steps: int = 600,
-    config: ExplainedConfig | None = None,
+    config: PlannerConfig = DEFAULT,
     physics: Mapping[str, float] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Fly a task in simulation with the explained planner and write its record; a collision ends the flight."""
-    config = ExplainedConfig() if config is None else config
+    """Fly a task in simulation with the planner and write its record; a collision ends the flight."""
     params = flight_params(task, **(physics or {}))
-    reset, take_in, advance = (jax.jit(f) for f in flight_steps())
+    reset, advance, learn = (jax.jit(f) for f in (*flight_steps(), take_in))
     decide, key = decide_compiled(config), jax.random.key(seed)
     # Without the weak types of a fresh state the first decision is made by the same program as all others.
     state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), reset(jax.random.fold_in(key, 2**20), params))
-    belief, particles = start_force_belief(), start_particles(config)
+    belief, particles = start_belief(MASS_STD), start_particles(config)
     head = {"task": task, "seed": seed, "steps": steps, "simulated": True, **(about or {})}
     collided, made = False, 0
     with DecisionLog(Path(path), config, params, jax.device_get(state.forest), head) as log:
         for t in range(steps):
             plan_key, step_key = jax.random.split(jax.random.fold_in(key, t))
-            belief = take_in(state, belief, params)
+            belief = learn(belief, state, params)
             inputs = DecisionInputs(plan_key, state.body, state.time, belief, particles, state.forest)
-            choice: Choice = decide(inputs, params)
+            decision: FlightDecision = decide(inputs, params)
             true_force = state.true_force
-            state, (error, gap, costs, hit) = advance(step_key, state, choice.action, params)
+            state, (error, gap, costs, hit) = advance(step_key, state, decision.action, params)
             extra = {"true_force": true_force, "error": error, "clearance": gap, "costs": costs, "hit": hit}
-            log.add(inputs, choice._asdict(), extra)
-            particles, collided, made = choice.particles, bool(hit), t + 1
+            log.add(inputs, decision._asdict(), extra)
+            particles, collided, made = decision.particles, bool(hit), t + 1
             if collided:
                 break
     return {"decisions": made, "collision": collided}
 
 
-def replay_log(log: FlightLog) -> Replay:
+def replay_log(log: FlightLog) -> ReplayCheck:
     """Make every logged decision again from its inputs and compare all bits of what came out."""
     decide, params = decide_compiled(log.config), _single(log.params)
     differing = []
@@ -84,4 +85,4 @@ def replay_log(log: FlightLog) -> Replay:
         same = all(np.asarray(found[n]).tobytes() == np.asarray(logged.outcome[n]).tobytes() for n in FIELDS)
         if not same:
             differing.append(logged.number)
-    return Replay(len(log.decisions), differing)
+    return ReplayCheck(len(log.decisions), differing)

@@ -49,7 +49,7 @@ def policy_notes(plans: bool) -> list[str]:
     """Say what this explanation leaves open."""
     notes = [
         "the policy is asked what it would do if it saw something else: how it came to be trained so is not explained",
-        "influences hold for the law whose most probable action is the greedy one, not for that action alone",
+        "influences hold for the distribution whose most probable action is the greedy one, not for that action alone",
     ]
     if plans:
         notes.append("this algorithm decides by planning: its actor is explained here, not its planner's posterior")

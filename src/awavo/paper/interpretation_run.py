@@ -10,20 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.explain.flight import at_mark, flight_params, fly
-from awavo.explain.flight_planner import ExplainedConfig
+from awavo.control.flight_planner import DEFAULT
+from awavo.explain.simulation import at_mark, explained_flight, flight_params
 from awavo.tasks.quadrotor.flight import DT
 
 __all__ = ["MARKS", "run_interpretation"]
 
 MARKS = (1, 2, 3, 4, 5, 6, 7)
-CONFIG = ExplainedConfig()
 STRIDE = 5
 
 
 @partial(jax.jit, static_argnames="steps")
 def _flight(seed, params, steps):
-    trace = fly(seed, params, CONFIG, steps)
+    trace = explained_flight(seed, params, DEFAULT, steps)
     return trace.inputs.time, trace.influence, trace.true_force, trace.alive
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from awavo.control.flight_planner import FACTORS
 from awavo.errors import InputError
-from awavo.explain.asking import flight_factor
-from awavo.explain.flight_planner import FACTORS
+from awavo.explain.flight_factors import flight_factor
 from awavo.explain.flight_report import FlightExplanation, explain_log
 from awavo.explain.intervals import Band
 from awavo.explain.record import FlightLog, read_log, require_mcap

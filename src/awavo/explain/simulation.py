@@ -1,53 +1,40 @@
-"""Simulated flights under the explained planner: compiled in one piece for experiments, step by step for records."""
+"""Simulated flights, every decision explained: compiled in one piece for experiments, step by step for records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.control.belief import Belief, update_belief
+from awavo.control.belief import start_belief, take_in
+from awavo.control.flight_model import motor_pwm
+from awavo.control.flight_planner import DecisionInputs, FlightDecision, flight_planner, start_particles
+from awavo.control.planner_config import PlannerConfig
 from awavo.errors import InputError
-from awavo.explain.flight_model import motor_pwm
-from awavo.explain.flight_planner import Choice, ExplainedConfig, explained_planner, start_particles
-from awavo.explain.measures import influences, mean_parts, shapley, total_variation
-from awavo.tasks.quadrotor.body import Body, body_drag, rotate
+from awavo.explain.measures import influences, mean_parts, measure_weights
 from awavo.tasks.quadrotor.flight import (
     ACTION_HIGH,
     ACTION_LOW,
-    DT,
     FLIGHT_TASKS,
     FlightState,
     flight_functions,
     mark_time,
 )
-from awavo.tasks.quadrotor.forest import Forest, clearance
+from awavo.tasks.quadrotor.forest import clearance
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 from awavo.types import Box
 
 __all__ = [
-    "DecisionInputs", "FlightTrace", "at_mark", "decide_from", "flight_params", "flight_steps", "fly",
-    "start_force_belief",
+    "MASS_STD", "FlightTrace", "at_mark", "decide_from", "explained_flight", "flight_params", "flight_steps",
 ]  # fmt: skip
 
 # A filter with a time constant of about 0.1 s, and a vehicle that was weighed.
 FORCE_WALK = 0.3
-PRIOR_STD = (1.0, 1.0, 1.0, 0.01, 0.3)
-
-
-class DecisionInputs(NamedTuple):
-    """Everything a decision depends on, as arrays: what a record must hold to make it again."""
-
-    key: Array
-    body: Body
-    time: Float[Array, ""]
-    belief: Belief
-    particles: Float[Array, "P D"]
-    forest: Forest
+MASS_STD = 0.01
 
 
 class FlightTrace(NamedTuple):
@@ -67,11 +54,6 @@ class FlightTrace(NamedTuple):
     alive: Array
 
 
-def start_force_belief() -> Belief:
-    """Return the prior of the external force: 0 within 1 N, mass within 1%, drag within 30%."""
-    return Belief(jnp.zeros(5), jnp.diag(jnp.square(jnp.array(PRIOR_STD))))
-
-
 def flight_params(task: str, **physics: float) -> QuadrotorParams:
     """Return the vehicle and surroundings of a flight task, as arrays."""
     if task not in FLIGHT_TASKS:
@@ -85,36 +67,31 @@ def flight_params(task: str, **physics: float) -> QuadrotorParams:
 
 
 def decide_from(
-    inputs: DecisionInputs, params: QuadrotorParams, config: ExplainedConfig, seen: int | Array = 3
-) -> Choice:
+    inputs: DecisionInputs, params: QuadrotorParams, config: PlannerConfig, seen: int | Array = 3
+) -> FlightDecision:
     """Make the decision of these inputs (again)."""
-    return explained_planner(params, lissajous, config).decide(*inputs, seen)
+    return flight_planner(params, lissajous, config).decide(*inputs, seen)
 
 
-def flight_steps() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """Return `reset(key, params)`, `take_in(state, belief, params)` and `step(key, state, action, params)`."""
+def flight_steps() -> tuple[Callable[..., FlightState], Callable[..., tuple[FlightState, tuple[Array, ...]]]]:
+    """Return `reset(key, params)` and `step(key, state, action, params)`."""
     bare_reset, bare_step = flight_functions(lissajous, Box(ACTION_LOW, ACTION_HIGH))
 
     def reset(key, params):
         return bare_reset(key, params)[0]
-
-    def take_in(state: FlightState, belief: Belief, params: QuadrotorParams) -> Belief:
-        body = state.body
-        drag = rotate(body.attitude, body_drag(body.attitude, body.velocity, 1.0, params))
-        return update_belief(belief, state.felt, state.thrust, drag, params, DT)
 
     def step(key, state, action, params):
         state, out = bare_step(key, state, action, params)
         error = jnp.linalg.norm(lissajous(state.time, params).position - state.body.position)
         return state, (error, clearance(state.forest, state.body.position, params), out.costs, out.terminated)
 
-    return reset, take_in, step
+    return reset, step
 
 
-def fly(
+def explained_flight(
     seed: int | Array,
     params: QuadrotorParams,
-    config: ExplainedConfig,
+    config: PlannerConfig,
     steps: int = 500,
     seen: int | Array = 3,
     shuffled: bool = False,
@@ -124,28 +101,27 @@ def fly(
     `seen` is the coalition of factors that the planner acts on: 3 for all, 2 with the wind hidden, 1 with the
     obstacles hidden. With `shuffled` the trace's influences are those of the flight's force estimates in random order.
     """
-    reset, take_in, advance = flight_steps()
+    reset, advance = flight_steps()
     key = jax.random.key(seed)
 
     def one(carry, t):
         state, particles, belief, alive = carry
         plan_key, step_key = jax.random.split(jax.random.fold_in(key, t))
-        belief = take_in(state, belief, params)
+        belief = take_in(belief, state, params)
         inputs = DecisionInputs(plan_key, state.body, state.time, belief, particles, state.forest)
-        choice = decide_from(inputs, params, config, seen)
-        w = choice.weights
-        game = total_variation(w, w[0])
-        motors = mean_parts(w, motor_pwm(choice.commands, state.body.rates[:, None], params).T)
+        decision = decide_from(inputs, params, config, seen)
+        found = measure_weights(decision.weights)
+        pwm = motor_pwm(decision.commands, state.body.rates[:, None], params).T
+        motors = mean_parts(decision.weights, pwm)
         force = state.true_force
-        state, (error, gap, costs, hit) = advance(step_key, state, choice.action, params)
+        state, (error, gap, costs, hit) = advance(step_key, state, decision.action, params)
         row = FlightTrace(
-            influences(w), shapley(game), game[-1], motors, choice.log_likelihood, choice.effective_size, inputs,
-            force, error, gap, costs, alive,
+            *found, motors, decision.log_likelihood, decision.effective_size, inputs, force, error, gap, costs, alive,
         )  # fmt: skip
-        return (state, choice.particles, belief, alive & ~hit), row
+        return (state, decision.particles, belief, alive & ~hit), row
 
     start = reset(jax.random.fold_in(key, 2**20), params)
-    carry = (start, start_particles(config), start_force_belief(), jnp.array(True))
+    carry = (start, start_particles(config), start_belief(MASS_STD), jnp.array(True))
     trace = jax.lax.scan(one, carry, jnp.arange(steps))[1]
     if not shuffled:
         return trace

@@ -1,9 +1,11 @@
-r"""What a flight decision is, and the analytic model that scores it.
+r"""What a flight decision is, and the analytic model in which it is followed: the one rollout of flying and explaining.
 
 A decision :math:`z = (\text{detour}, \text{brace})` is followed by a tracking law: four knots of an offset to the
 reference over the horizon, and a force (N) that the law leans against. Both are inferred: wind moves the brace,
-obstacles move the detour. The model has 13 states and draws of :math:`\theta` = (force, mass, drag); a decision costs
-the tracking error, clearance below a margin and tilt above one, each summed over the horizon.
+obstacles move the detour. The model has 13 states (position, velocity, attitude, rates; rates follow their command with
+a lag) and draws of :math:`\theta` = (force, mass, drag); a decision costs the tracking error, clearance below a margin
+and tilt above one, each summed over the horizon. Deciding over detours instead of raw commands keeps the dimension at
+15, and a plan that is not renewed in time is still a feedback law.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.control.detours import detoured, flight_signals, near_path, shift_detours, turn
+from awavo.control.planner_config import PlannerConfig
 from awavo.control.tracking import Gains, track
 from awavo.tasks.quadrotor.body import Body, body_drag, rotate, rotor_forces, thrust_axis
 from awavo.tasks.quadrotor.flight import PLANT_DT
@@ -24,36 +27,32 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.rate_loop import rate_loop, start_loop, throttle
 from awavo.tasks.quadrotor.references import RefFn
 
-__all__ = ["FlightModel", "ModelConfig", "PWM_MIN", "flight_model", "motor_pwm"]
+__all__ = ["FlightModel", "Rollout", "PWM_MIN", "flight_model", "motor_pwm"]
 
 PWM_MIN, PWM_SPAN = 1000.0, 1000.0
 
 
-class ModelConfig(NamedTuple):
-    """Horizon, weights and margins of the model."""
+class Rollout(NamedTuple):
+    """Sums of reward, clearance cost and tilt cost over the horizon; positions and commands along it."""
 
-    horizon: int = 20
-    dt: float = 0.05
-    num_knots: int = 4
-    clearance_margin: float = 0.42
-    clearance_weight: float = 60.0
-    tilt_margin: float = 0.45
-    tilt_weight: float = 20.0
-    velocity_weight: float = 0.1
-    rate_lag: float = 0.05
-    lead: float = 0.06
-    num_near: int = 8
+    signals: Float[Array, "3 M K"]
+    positions: Float[Array, "H 3 M K"]
+    commands: Float[Array, "H 4 M K"]
 
 
 class FlightModel(NamedTuple):
-    """The model's functions, for one vehicle and reference."""
+    """The model's functions, for one vehicle and reference.
 
-    imagine: Callable[..., Float[Array, "3 M K"]]
-    paths: Callable[..., Float[Array, "H 3 M K"]]
-    command: Callable[..., Float[Array, " 4 *K"]]
-    added_thrust: Callable[..., Float[Array, "K 3"]]
-    shift: Callable[..., Float[Array, "P D"]]
-    near_path: Callable[..., Forest]
+    `imagine(body, time, theta [5, M], decisions [K, D], forest)` follows every decision under every draw; `command` is
+    what a decision does now, `added_thrust` the thrust by which it differs from plain tracking; `shift` moves decisions
+    on by one period, `near_path` picks the obstacles that matter.
+    """
+
+    imagine: Callable[[Body, Array, Array, Array, Forest], Rollout]
+    command: Callable[[Body, Array, Array], Float[Array, " 4 *K"]]
+    added_thrust: Callable[[Array], Float[Array, "K 3"]]
+    shift: Callable[[Array], Float[Array, "P D"]]
+    near_path: Callable[[Forest, Array], Forest]
 
 
 def motor_pwm(
@@ -65,26 +64,23 @@ def motor_pwm(
     return PWM_MIN + PWM_SPAN * throttle(rotor_forces(speeds, params), params)
 
 
-def flight_model(
-    params: QuadrotorParams, reference: RefFn, period: float, config: ModelConfig, gains: Gains | None = None
-) -> FlightModel:
-    """Build the model; `params` are the vehicle's nominal ones, `period` the time between decisions."""
-    law = Gains() if gains is None else gains
-    knots = config.num_knots
+def flight_model(params: QuadrotorParams, reference: RefFn, config: PlannerConfig) -> FlightModel:
+    """Build the model; `params` are the vehicle's nominal ones."""
+    gains, knots = Gains(max_rate=config.max_rate), config.num_knots
     wanted_along, (offset, rate) = detoured(reference, params, config)
-    move = shift_detours(period, config)
+    move = shift_detours(config)
 
     def drag_of(velocity, attitude):
         return rotate(attitude, body_drag(attitude, velocity, 1.0, params))
 
-    def roll(body: Body, time, theta, candidates, forest):
-        """Follow each candidate under each draw: sums of reward, clearance cost, tilt cost, and the positions."""
-        wide = (theta.shape[1], candidates.shape[0])
+    def imagine(body: Body, time, theta, decisions, forest):
+        wide = (theta.shape[1], decisions.shape[0])
 
         def spread(x):
             return jnp.broadcast_to(x.reshape(-1, 1, 1), (x.shape[0], *wide))
 
-        brace = candidates[:, None, 3 * knots :].T / params.mass
+        # The law undoes the brace and the nominal drag; the draw's force, mass and drag are what it really meets.
+        brace = decisions[:, None, 3 * knots :].T / params.mass
         lightness = 1 / (1 + theta[3, :, None])
         force, drag_share = theta[:3, :, None] * (lightness / params.mass), (1 + theta[4, :, None])
         lag = 1 - jnp.exp(-config.dt / config.rate_lag)
@@ -94,7 +90,7 @@ def flight_model(
             p, v, q, w, total = carry
             wanted, (place, speed) = inputs
             drag = drag_of(v, q) / params.mass
-            command = track(p, v, q, wanted, brace + drag, params.gravity, law)
+            command = track(p, v, q, wanted, brace + drag, params.gravity, gains)
             w = w + lag * (command[1:] - w)
             q = turn(q, w, config.dt)
             axis = thrust_axis(q)
@@ -102,38 +98,33 @@ def flight_model(
             p = p + config.dt * v + 0.5 * config.dt**2 * a
             v = v + config.dt * a
             gap = clearance(forest, p, params)
+            # Errors count against the true reference, not the detoured one.
             error, drift = (jnp.sqrt(jnp.sum((there - here) ** 2, 0)) for there, here in ((place, p), (speed, v)))
             signals = flight_signals(error, drift, gap, axis[2], params, config)
-            return (p, v, q, w, total + config.dt * signals), p
+            return (p, v, q, w, total + config.dt * signals), (p, command)
 
         start = (*(spread(x) for x in (body.position, body.velocity, body.attitude, body.rates)), jnp.zeros((3, *wide)))
-        inputs = wanted_along(time, candidates[:, : 3 * knots], config.horizon)
-        last, places = jax.lax.scan(step, start, inputs)
-        return last[4], places
+        inputs = wanted_along(time, decisions[:, : 3 * knots], config.horizon)
+        last, (positions, commands) = jax.lax.scan(step, start, inputs)
+        return Rollout(last[4], positions, commands)
 
-    def imagine(*inputs):
-        return roll(*inputs)[0]
-
-    def paths(*inputs):
-        return roll(*inputs)[1]
-
-    def command(body: Body, time, candidates):
+    def command(body: Body, time, decisions):
         """Thrust per mass and body rates now, [4, K]."""
-        wanted, _ = wanted_along(time, candidates[:, : 3 * knots], 1)
+        wanted, _ = wanted_along(time, decisions[:, : 3 * knots], 1)
         wanted = jax.tree.map(lambda x: x[0, :, 0], wanted)
-        count = candidates.shape[0]
+        count = decisions.shape[0]
         p, v, q = (
             jnp.broadcast_to(x[:, None], (x.shape[0], count)) for x in (body.position, body.velocity, body.attitude)
         )
-        push = (candidates[:, 3 * knots :].T + drag_of(body.velocity, body.attitude)[:, None]) / params.mass
-        return track(p, v, q, wanted, push, params.gravity, law)
+        push = (decisions[:, 3 * knots :].T + drag_of(body.velocity, body.attitude)[:, None]) / params.mass
+        return track(p, v, q, wanted, push, params.gravity, gains)
 
-    def added_thrust(candidates):
+    def added_thrust(decisions):
         """Thrust (N, world) that a decision adds now to plain tracking: against the force, and towards the detour."""
-        detours = candidates[:, : 3 * knots].reshape(-1, knots, 3)
-        pull = law.position * jnp.einsum("k,nkc->nc", offset[0], detours)
-        pull = pull + law.velocity * jnp.einsum("k,nkc->nc", rate[0], detours)
-        return params.mass * pull - candidates[:, 3 * knots :]
+        detours = decisions[:, : 3 * knots].reshape(-1, knots, 3)
+        pull = gains.position * jnp.einsum("k,nkc->nc", offset[0], detours)
+        pull = pull + gains.velocity * jnp.einsum("k,nkc->nc", rate[0], detours)
+        return params.mass * pull - decisions[:, 3 * knots :]
 
     def shift(decisions):
         """Move detours on by one period; braces stay."""
@@ -142,4 +133,4 @@ def flight_model(
     def near(forest, time):
         return near_path(forest, time, reference, params, config)
 
-    return FlightModel(imagine, paths, command, added_thrust, shift, near)
+    return FlightModel(imagine, command, added_thrust, shift, near)

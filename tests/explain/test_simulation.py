@@ -1,4 +1,4 @@
-"""The explained planner and its flights, small."""
+"""Explained flights, small."""
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from awavo.errors import InputError, UnknownNameError
-from awavo.explain.asking import ask_weights, flight_factor
-from awavo.explain.flight import at_mark, flight_params, fly
+from awavo.explain.flight_factors import factor_weights, flight_factor
 from awavo.explain.intervals import (
     PROBABILITY,
     Band,
@@ -20,6 +19,7 @@ from awavo.explain.intervals import (
 )
 from awavo.explain.measures import influences
 from awavo.explain.recording import decide_compiled
+from awavo.explain.simulation import at_mark, explained_flight, flight_params
 
 STEPS = 60
 
@@ -27,7 +27,7 @@ STEPS = 60
 @pytest.fixture(scope="module")
 def flights(config):
     """FT1 and FT3 with the wind zone at the start of the flight, FT0, and FT1 with the wind hidden."""
-    play = jax.jit(lambda params, seen: fly(0, params, config, STEPS, seen))
+    play = jax.jit(lambda params, seen: explained_flight(0, params, config, STEPS, seen))
     calm = {"gust_sigma": 0.0, "gust_peak": 0.0}
     near = {"zone_radius": 50.0, "wind_y": 5.0, **calm}
     made = {"FT0": (flight_params("FT0"), 3), "FT1": (flight_params("FT1", **near), 3)}
@@ -72,8 +72,8 @@ def test_the_same_draws_on_both_sides(flights, config):
     inputs = jax.tree.map(lambda x: x[30], trace.inputs)
     mean = jnp.asarray(inputs.belief.mean).at[:3].set(0.0)
     changed = inputs._replace(belief=inputs.belief._replace(mean=mean))
-    choice = decide_compiled(config)(jax.tree.map(jnp.asarray, changed), flight_params("FT3"))
-    assert float(influences(choice.weights)[0]) < 1e-5
+    decision = decide_compiled(config)(jax.tree.map(jnp.asarray, changed), flight_params("FT3"))
+    assert float(influences(decision.weights)[0]) < 1e-5
 
 
 def test_any_factor_can_be_asked_and_agrees_with_the_planner(flights, config):
@@ -83,7 +83,7 @@ def test_any_factor_can_be_asked_and_agrees_with_the_planner(flights, config):
 
     def ask(*names):
         factors = [flight_factor(n) for n in names]
-        return jax.jit(lambda inputs: ask_weights(inputs, factors, params, config)[0])(inputs)
+        return jax.jit(lambda inputs: factor_weights(inputs, factors, params, config)[0])(inputs)
 
     weights = ask(*names)
     np.testing.assert_allclose(weights, decide_compiled(config)(inputs, params).weights, atol=2e-5)
