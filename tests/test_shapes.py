@@ -66,8 +66,17 @@ def test_annotations_can_be_resolved(name):
     classes = [value for value in own if inspect.isclass(value)]
     methods = [inspect.unwrap(value) for kind in classes for value in vars(kind).values() if callable(value)]
     for value in (*filter(inspect.isfunction, own), *classes, *filter(inspect.isfunction, methods)):
-        try:
-            inspect.get_annotations(value, eval_str=True)
-        except NameError as error:
-            assert "if TYPE_CHECKING:" in (source := inspect.getsource(module)), error
-            assert re.search(rf"^    from .* import .*\b{error.name}\b", source, re.MULTILINE), error
+        unknown = unresolved(value)
+        if unknown:
+            source = inspect.getsource(module)
+            assert "if TYPE_CHECKING:" in source, unknown
+            assert re.search(rf"^    from .* import .*\b{unknown}\b", source, re.MULTILINE), unknown
+
+
+def unresolved(value):
+    """The name in an annotation that cannot be resolved, or nothing."""
+    try:
+        inspect.get_annotations(value, eval_str=True)
+    except NameError as error:
+        return error.name
+    return ""

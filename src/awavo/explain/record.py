@@ -163,7 +163,8 @@ def _messages(path: Path, missing: list[str]) -> Iterator[tuple[str, Any]]:
 def _decision(content: Mapping[str, Any], forest: Forest) -> LoggedDecision:
     import jax
 
-    arrays = {name: unpack_array(value) for name, value in content.items() if name != "index"}
+    # Numpy arrays stand for jax's here: a decision is made again from exactly these bytes.
+    arrays: dict[str, Any] = {name: unpack_array(value) for name, value in content.items() if name != "index"}
     body = Body(*(arrays[f"body_{name}"] for name in Body._fields))
     belief = Belief(arrays["belief_mean"], arrays["belief_covariance"])
     key = jax.random.wrap_key_data(arrays["key"])
@@ -187,8 +188,9 @@ def read_log(path: str | Path) -> FlightLog:
             if topic == "/flight":
                 if content["format"] not in READABLE:
                     raise InputError(f"'{path}' has record format {content['format']}, expected {FORMAT}.")
-                params = QuadrotorParams(**{k: unpack_array(v)[()] for k, v in content["params"].items()})
-                forest = Forest(**{name: unpack_array(v) for name, v in content["forest"].items()})
+                numbers: dict[str, Any] = {k: unpack_array(v)[()] for k, v in content["params"].items()}
+                columns: dict[str, Any] = {name: unpack_array(v) for name, v in content["forest"].items()}
+                params, forest = QuadrotorParams(**numbers), Forest(**columns)
                 head = (content["about"], stored_planner(content["config"]), params, forest)
             elif topic == "/decision" and head is not None:
                 decisions.append(_decision(content, head[3]))

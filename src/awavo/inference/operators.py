@@ -40,7 +40,7 @@ __all__ = ["OPERATORS", "Operator", "check_operator", "make_operator", "operator
 SHARE_FLOOR = 1e-6
 
 # Maps (value, low, high) of the return's range to a value.
-RangeMap = Callable[[Array, Array, Array], Array]
+RangeMap = Callable[..., Array]
 
 
 class Operator(NamedTuple):

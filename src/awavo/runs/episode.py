@@ -115,7 +115,7 @@ def play_host(
         out = host.step(np.asarray(action))
         rows["reward"].append(float(out.reward[0]))
         rows["costs"].append(out.costs[0].tolist())
-        obs = out.obs
+        obs = np.asarray(out.obs)
         if out.terminated[0] or out.truncated[0]:
             ended = "terminated" if out.terminated[0] else "time limit"
             break

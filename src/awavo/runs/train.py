@@ -241,12 +241,11 @@ def record_chunk(
             columns |= {f"train/{name}_{cost}": values[:, i] for i, cost in enumerate(cost_names)}
     columns |= {name: np.full(count, value) for name, value in times.items()}
     recorder.add_metrics(seed, ends, columns)
+    totals = (output.episode_return, output.episode_length, output.episode_costs)
     chunk, step, _ = np.nonzero(done)
     if len(chunk):
         env_steps = (iteration + chunk) * per_iteration + (step + 1) * num_envs
-        recorder.add_episodes(
-            seed, env_steps, output.episode_return[done], output.episode_length[done], output.episode_costs[done]
-        )
+        recorder.add_episodes(seed, env_steps, *(np.asarray(total)[done] for total in totals))
 
 
 def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> None:

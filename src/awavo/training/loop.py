@@ -52,10 +52,10 @@ class ChunkOutput(NamedTuple):
     """What the host sees of n iterations of one seed: metrics `[n, ...]`, and finished episodes `[n, T, E]`."""
 
     info: PyTree
-    done: Bool[np.ndarray, "n T E"]
-    episode_return: Float[np.ndarray, "n T E"]
-    episode_costs: Float[np.ndarray, "n T E C"]
-    episode_length: Int[np.ndarray, "n T E"]
+    done: Bool[Array | np.ndarray, "n T E"]
+    episode_return: Float[Array | np.ndarray, "n T E"]
+    episode_costs: Float[Array | np.ndarray, "n T E C"]
+    episode_length: Int[Array | np.ndarray, "n T E"]
 
 
 @runtime_checkable
