@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from awavo.control.belief import Belief, start_belief, take_in
 from awavo.control.flight_planner import DEFAULT, FlightPlan, flight_planner, start_particles
 from awavo.control.planner_config import PlannerConfig
 from awavo.control.tracking import Gains, track
-from awavo.tasks.base import check_choice
+from awavo.tasks.base import Clocked, check_choice
 from awavo.tasks.quadrotor.body import body_drag, rotate
 from awavo.tasks.quadrotor.flight import FlightState
 from awavo.tasks.quadrotor.params import QuadrotorParams
@@ -29,6 +29,10 @@ class FlightMemory(NamedTuple):
 
     particles: Float[Array, "P D"]
     belief: Belief
+
+
+# The tracking law keeps nothing.
+Memory = FlightMemory | tuple[()]
 
 
 def start_memory(config: PlannerConfig = DEFAULT) -> FlightMemory:
@@ -60,7 +64,7 @@ def tick_plan(plan: FlightPlan, dt: float, period: float) -> Float[np.ndarray, "
 
 def flight_policy(
     env: Env, name: str, config: PlannerConfig = DEFAULT, reference: RefFn = lissajous
-) -> tuple[Callable[[Array, Any, Array, Any], tuple[Array, Any]], Any]:
+) -> tuple[Callable[[Array, Clocked, Array, Memory], tuple[Array, Memory]], Memory]:
     """Return `decide(key, state, obs, memory) -> (action, memory)` and the memory to start with.
 
     "track" is the tracking law with the filter's force, "awavo" the planner. `reference` must be the task's.

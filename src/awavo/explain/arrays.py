@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 
@@ -17,7 +18,7 @@ DTYPES = ("float32", "float64", "int32", "uint32", "bool")
 MAX_BYTES = 64 * 2**20
 
 
-def pack_array(array: Any) -> dict[str, Any]:
+def pack_array(array: ArrayLike) -> dict[str, object]:
     """Return a JSON object that holds the array."""
     values = np.asarray(array)
     if values.dtype.name not in DTYPES:
@@ -26,7 +27,7 @@ def pack_array(array: Any) -> dict[str, Any]:
     return {"dtype": values.dtype.name, "shape": list(values.shape), "data": base64.b64encode(data).decode()}
 
 
-def unpack_array(packed: Any) -> Any:
+def unpack_array(packed: Any) -> np.ndarray:
     """Return the array of `pack_array`, or refuse what is none."""
     try:
         dtype, shape, data = packed["dtype"], packed["shape"], base64.b64decode(packed["data"], validate=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,8 @@ __all__ = ["Calibration", "Constants", "NECESSITY", "UNITS", "calibration_for", 
 
 UNITS = ("N", "rad/s", "us")
 NECESSITY = "necessity"
-# Today's planner, and the settings of the first records.
-FILES = ("calibration.json", "calibration_first.json")
+# One file for each setting of the planner that was calibrated; the first is that of the first records.
+FILES = ("calibration_first.json",)
 
 
 class Constants(NamedTuple):
@@ -43,7 +44,7 @@ class Calibration(NamedTuple):
     planners: tuple[PlannerConfig, ...]
 
 
-def _stretches(stored: dict[str, Any]) -> dict[str, list[Stretch]]:
+def _stretches(stored: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, list[Stretch]]:
     return {name: [Stretch(**part) for part in parts] for name, parts in stored.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,12 +73,12 @@ class DecisionRow(NamedTuple):
     """What is asked of one decision."""
 
     influence: Band
-    shares: Any
-    together: Any
+    shares: Float[Array, " M"]
+    together: Float[Array, ""]
     necessity: Band
     magnitude: Band
-    motors: Any
-    effective_size: Any
+    motors: Float[Array, "P 4"]
+    effective_size: Float[Array, ""]
 
 
 def decision_points(

@@ -10,7 +10,7 @@ simulated flights whose force is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,9 +49,9 @@ PROBABILITY = MeasureScale(floor=0.01, edge=0.1, nothing=0.005, top=1.0)
 class Band(NamedTuple):
     """A value and its interval; arrays of any shape."""
 
-    value: Any
-    low: Any
-    high: Any
+    value: Array | np.ndarray
+    low: Array | np.ndarray
+    high: Array | np.ndarray
 
 
 class Stretch(NamedTuple):

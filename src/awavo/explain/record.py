@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Array
 
 from awavo.control.belief import Belief
 from awavo.control.flight_planner import DecisionInputs
@@ -33,7 +35,7 @@ CHUNK_BYTES = 16 * 1024
 FIELDS = ("log_likelihood", "weights", "action", "effective_size")
 
 
-def _mcap() -> Any:
+def _mcap() -> ModuleType:
     try:
         import mcap.exceptions
         import mcap.stream_reader
@@ -46,6 +48,9 @@ def _mcap() -> Any:
 def require_mcap() -> None:
     """Refuse early where the extra is missing."""
     _mcap()
+
+
+Arrays = Mapping[str, Array | np.ndarray]
 
 
 class LoggedDecision(NamedTuple):
@@ -93,12 +98,12 @@ class DecisionLog:
         }
         self._write("flight", 0.0, 0, head)
 
-    def _write(self, channel: str, time: float, index: int, content: Mapping[str, Any]) -> None:
+    def _write(self, channel: str, time: float, index: int, content: Mapping[str, object]) -> None:
         data = json.dumps(content, allow_nan=False).encode()
         stamp = round(max(time, 0.0) * 1e9)
         self._writer.add_message(self._channels[channel], stamp, data, stamp, index)
 
-    def add(self, inputs: DecisionInputs, outcome: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
+    def add(self, inputs: DecisionInputs, outcome: Arrays, extra: Arrays | None = None) -> None:
         """Log one decision; `inputs.key` is a jax key, `outcome` holds the fields of a decision named in FIELDS."""
         import jax
 
@@ -200,7 +205,7 @@ def read_log(path: str | Path) -> FlightLog:
     return FlightLog(head[0], head[1], head[2], decisions, missing)
 
 
-def _gaps(indices: list[int], about: Mapping[str, Any]) -> list[str]:
+def _gaps(indices: list[int], about: Mapping[str, object]) -> list[str]:
     """Say which decisions are not there, by their numbers."""
     planned = about.get("steps")
     known = set(indices)

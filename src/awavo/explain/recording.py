@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,8 +49,8 @@ def record_flight(
     steps: int = 600,
     config: PlannerConfig = DEFAULT,
     physics: Mapping[str, float] | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    about: Mapping[str, object] | None = None,
+) -> dict[str, int | bool]:
     """Fly a task in simulation with the planner and write its record; a collision ends the flight."""
     params = flight_params(task, **(physics or {}))
     reset, advance, learn = (jax.jit(f) for f in (*flight_steps(), take_in))

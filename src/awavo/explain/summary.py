@@ -10,6 +10,7 @@ import numpy as np
 from awavo.explain.flight_report import FlightExplanation
 from awavo.explain.intervals import Band
 from awavo.explain.record import FlightLog
+from awavo.tasks.quadrotor.forest import Forest
 
 __all__ = [
     "NECESSITY", "Segment", "find_segments", "flight_margins", "mean_band", "not_judged", "segment_text", "size_text",
@@ -96,14 +97,14 @@ def find_segments(
     return sorted(segments, key=lambda s: -s.influence)
 
 
-def _gaps(forest: Any, places: np.ndarray) -> np.ndarray:
+def _gaps(forest: Forest, places: np.ndarray) -> np.ndarray:
     """Distance to the surface of every cylinder, over and beside it."""
     out = np.hypot(places[:, :1] - forest.x, places[:, 1:2] - forest.y) - forest.radius
     above = places[:, 2:] - forest.height
     return np.hypot(np.maximum(out, 0), np.maximum(above, 0)) + np.minimum(np.maximum(out, above), 0)
 
 
-def _nearest(forest: Any, places: np.ndarray) -> str:
+def _nearest(forest: Forest, places: np.ndarray) -> str:
     gaps = _gaps(forest, places)
     number = int(np.argmin(gaps.min(0)))
     return f"obstacle {number}, nearest {gaps[:, number].min():.2f} m"

@@ -13,6 +13,7 @@ import numpy as np
 from awavo.control.flight_planner import DEFAULT
 from awavo.explain.simulation import at_mark, explained_flight, flight_params
 from awavo.tasks.quadrotor.flight import DT
+from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["MARKS", "run_interpretation"]
 
@@ -59,7 +60,7 @@ def run_interpretation(
     }
 
 
-def _at(influence: np.ndarray, time: np.ndarray, params: Any, mark: int) -> list[float | None]:
+def _at(influence: np.ndarray, time: np.ndarray, params: QuadrotorParams, mark: int) -> list[float | None]:
     """Mean influence of both factors within half a second of a reference state; None if it is not passed."""
     near = np.asarray(at_mark(jnp.asarray(time), params, mark))
     return influence[near].mean(0).tolist() if near.any() else [None, None]
