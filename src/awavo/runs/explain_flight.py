@@ -10,6 +10,7 @@ import numpy as np
 
 from awavo.control.flight_planner import FACTORS
 from awavo.errors import InputError
+from awavo.explain.calibration import load_calibrations
 from awavo.explain.flight_factors import flight_factor
 from awavo.explain.flight_report import FlightExplanation, explain_log
 from awavo.explain.intervals import Band
@@ -56,7 +57,9 @@ def fly_and_explain(
     enable_cache()
     out = Path("runs") / f"explain-{task}-seed{seed}" if out is None else out
     out.mkdir(parents=True, exist_ok=True)
-    record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, about=stamp())
+    # Flown with the setting of the planner that the intervals were calibrated for.
+    calibrated = load_calibrations()[0].planners[0]
+    record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, config=calibrated, about=stamp())
     return explain_record(out / "flight.mcap", out, factors=factors, every=every, threshold=threshold)
 
 
