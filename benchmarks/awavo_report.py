@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from awavo.results.limits import STRICT
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PRESETS = json.loads((ROOT / "src/awavo/presets/awavo.json").read_text())["default"]
+PRESETS = json.loads((ROOT / "src/awavo/algorithms/presets/awavo.json").read_text())["default"]
 SHARES = (0.4, 1.0)
 NAMES = {
     "planning": "no planning (actor alone)",
@@ -49,7 +51,7 @@ def table(rows: list[dict]) -> list[str]:
         for share in SHARES:
             point = points[round(share * len(points)) - 1]
             cells = [figure(point["return"]), *(figure(cost) for cost in point["costs"].values())]
-            within = f"{point['feasible_seeds']} of {row['seeds']}"
+            within = f"{STRICT.count_within(point)} of {row['seeds']}"
             lines.append(f"| {variant(row)} | {point['env_steps']:,} | {' | '.join(cells)} | {within} |")
     return lines
 
@@ -80,7 +82,7 @@ def widths(folder: Path) -> list[str]:
     for file in files:
         row = file["rows"][0]
         sizes = [row["settings"][name][0] for name in ("hidden", "model_hidden")] + [file["prior_units"]]
-        within = ", ".join(str(point["feasible_seeds"]) for point in row["checkpoints"])
+        within = ", ".join(str(STRICT.count_within(point)) for point in row["checkpoints"])
         end = figure(row["checkpoints"][-1]["return"])
         lines.append(f"| {row['task']} | {' | '.join(map(str, sizes))} | {within} | {end} |")
     command, commit = files[0]["command"], files[0]["commit"]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import matplotlib
 
+from awavo.results.limits import STRICT
+
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
@@ -36,7 +38,7 @@ def table(task: str, rows: list[dict]) -> list[str]:
     for row in rows:
         for mode, result in row["evaluation"].items():
             cells = [figure(result["return"]), *(figure(result["costs"][name]) for name, _ in costs)]
-            verdict = f"{result['feasible_seeds']} of {row['seeds']}"
+            verdict = f"{STRICT.count_within(result)} of {row['seeds']}"
             lines.append(
                 f"| {row['algo']} | {row['env_steps_per_seed']:,} | {mode} | {' | '.join(cells)} | {verdict} |"
             )

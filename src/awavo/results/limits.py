@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +40,12 @@ class LimitRule:
         """Say for each seed of mean costs `[S, C]` whether it is within its limits `[C]`."""
         means, bounds = _checked(costs, limits)
         return np.asarray((means <= bounds + self.slack).all(axis=1))
+
+    def count_within(self, entry: Mapping[str, Any]) -> int:
+        """Number of seeds within their limits in an entry of evaluation.json, whatever rule it was written with."""
+        figures = entry["costs"].values()
+        table = [figure["per_seed"] for figure in figures]
+        return int(self.seeds_within(np.array(table, float).T, [figure["limit"] for figure in figures]).sum())
 
     def excess(self, costs: ArrayLike, limits: ArrayLike) -> NDArray[np.float64]:
         """By what share of its limit the worst cost of each seed exceeds it; 0 within, absolute where a limit is 0."""
