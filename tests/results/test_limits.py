@@ -49,3 +49,9 @@ def test_excess_is_relative_to_the_limit():
     np.testing.assert_allclose(found, [0.1, 0.0, 1.0])
     np.testing.assert_allclose(STRICT.excess([[2.0]], [0.0]), [2.0])
     assert STRICT.excess(np.zeros((3, 0)), []).tolist() == [0.0] * 3
+
+
+def test_an_entry_is_counted_by_the_rule_and_not_by_what_it_says():
+    costs = {"a": {"per_seed": [30.0, 30.4], "limit": 30.0}, "b": {"per_seed": [1.0, 2.0], "limit": 10.0}}
+    entry = {"costs": costs, "feasible_seeds": 2}
+    assert (STRICT.count_within(entry), LimitRule(0.5).count_within(entry)) == (1, 2)
