@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Generic, Union, get_args, get_origin
 
 import jax
 import jaxtyping
 import numpy as np
 import pytest
 from beartype import BeartypeConf, FrozenDict, beartype
+from beartype.vale import IsInstance
 from numpy.typing import ArrayLike
 
 __all__ = ["check"]
@@ -44,10 +46,22 @@ def install() -> None:
     jaxtyping.install_import_hook(sorted(modules - UNCHECKED), "typechecker.check")
 
 
+def supported(hint: Any) -> Any:
+    """The hint, with a plain check of the class wherever it names a generic NamedTuple, which beartype cannot check."""
+    origin = get_origin(hint) or hint
+    if isinstance(origin, type) and issubclass(origin, tuple) and issubclass(origin, Generic):
+        return Annotated[object, IsInstance[origin]]
+    if origin in (Union, UnionType, tuple) and get_args(hint):
+        parts = tuple(supported(part) for part in get_args(hint))
+        return Union[parts] if origin is not tuple else tuple[parts]  # noqa: UP007
+    return hint
+
+
 def check(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` with its arguments and result checked."""
     if "<locals>" in function.__qualname__:
         return function
+    function.__annotations__ = {name: supported(hint) for name, hint in function.__annotations__.items()}
     checked: Callable[..., Any] | None = None
 
     def checking(*args: Any, **kwargs: Any) -> Any:
