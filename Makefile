@@ -23,10 +23,10 @@ test: install
 test-fast: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=5 --durations-min=2
 
-# Measure all tests with an empty cache of compiled programs and write which of them are slow.
+# Measure all tests, in one process and with an empty cache of compiled programs, and write which of them are slow.
 slow-list: install
 	rm -rf .pytest_cache/xla
-	$(BIN)/python -m pytest -n 2 --dist worksteal --write-slow-list
+	$(BIN)/python -m pytest --write-slow-list
 
 lint: install
 	$(BIN)/ruff check .

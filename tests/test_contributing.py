@@ -42,7 +42,6 @@ def test_the_page_has_both_skeletons_and_their_lines():
     ]
 
 
-@pytest.mark.fast
 def test_the_algorithm_learns_the_task(registered, tmp_path):
     from awavo.tasks.check_env import check_functional
 

@@ -1,14 +1,14 @@
 """What tests/typechecker.py promises: in the tests a call with a wrong shape fails, in every room."""
 
+import ast
 import importlib
 import inspect
-import re
 
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
-from test_architecture import MODULES
+from test_architecture import MODULES, TREES
 
 from awavo.training.rollout import zero_totals
 
@@ -58,6 +58,14 @@ def test_a_test_of_bad_input_sees_the_refusal_of_the_package():
         public("transport.sliced_wasserstein")(*WRONG["transport.sliced_wasserstein"])
 
 
+def for_type_checkers(name):
+    """Names that a module binds under `if TYPE_CHECKING`."""
+    trees = [node for node in TREES[MODULES[name]].body if isinstance(node, ast.If)]
+    nodes = [node for tree in trees if ast.unparse(tree.test) == "TYPE_CHECKING" for node in ast.walk(tree)]
+    imported = {alias.asname or alias.name for node in nodes for alias in getattr(node, "names", [])}
+    return imported | {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
 def test_annotations_can_be_resolved(name):
     """One that cannot is checked by nobody, and nobody would notice; names imported for type checkers alone may."""
@@ -66,17 +74,8 @@ def test_annotations_can_be_resolved(name):
     classes = [value for value in own if inspect.isclass(value)]
     methods = [inspect.unwrap(value) for kind in classes for value in vars(kind).values() if callable(value)]
     for value in (*filter(inspect.isfunction, own), *classes, *filter(inspect.isfunction, methods)):
-        unknown = unresolved(value)
-        if unknown:
-            source = inspect.getsource(module)
-            assert "if TYPE_CHECKING:" in source, unknown
-            assert re.search(rf"^    from .* import .*\b{unknown}\b", source, re.MULTILINE), unknown
-
-
-def unresolved(value):
-    """The name in an annotation that cannot be resolved, or nothing."""
-    try:
-        inspect.get_annotations(value, eval_str=True)
-    except NameError as error:
-        return error.name
-    return ""
+        try:
+            inspect.get_annotations(value, eval_str=True)
+        except NameError as error:
+            if error.name not in for_type_checkers(name):
+                raise

@@ -51,7 +51,7 @@ def supported(hint: Any) -> Any:
     origin = get_origin(hint) or hint
     if isinstance(origin, type) and issubclass(origin, tuple) and issubclass(origin, Generic):
         return Annotated[object, IsInstance[origin]]
-    if origin in (Union, UnionType, tuple):
+    if origin in (Union, UnionType, tuple) and get_args(hint):
         parts = tuple(supported(part) for part in get_args(hint))
         return Union[parts] if origin is not tuple else tuple[parts]  # noqa: UP007
     return hint
