@@ -3,7 +3,7 @@
 A line of the list is a test, with or without its parameters, or a whole file; `+` before it keeps the test in the fast
 run though it takes a while, as every room needs a few. `make slow-list` measures all tests, writes the lines anew and
 leaves those with a `+`. A test that the list does not name fails in the fast run when it takes too long, so that nobody
-slows down everybody's inner loop unnoticed. Times are CPU seconds, subprocesses included: a busy machine changes little.
+slows down everybody's inner loop unnoticed. Times are CPU seconds with subprocesses: a busy machine changes little.
 """
 
 from __future__ import annotations

@@ -93,10 +93,16 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
 
 def check_config(config: T) -> T:
     """Return the configuration with its values coerced to their types, or raise `ConfigError` for the first bad one."""
-    hints = get_type_hints(type(config))
+    found = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}  # type: ignore[arg-type]
+    return dataclasses.replace(config, **_checked(type(config), found))  # type: ignore[type-var]
+
+
+def _checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values given for fields of a class, coerced to their types."""
+    hints = get_type_hints(kind)
     values = {}
-    for item in dataclasses.fields(config):  # type: ignore[arg-type]
-        value = _coerce(item.name, getattr(config, item.name), hints[item.name])
+    for item in (field for field in dataclasses.fields(kind) if field.name in given):
+        value = _coerce(item.name, given[item.name], hints[item.name])
         low, high, choices = (item.metadata.get(k) for k in ("low", "high", "choices"))
         for element in value if isinstance(value, tuple) else (value,):
             if element is None or isinstance(element, Mapping):
@@ -109,7 +115,7 @@ def check_config(config: T) -> T:
                     f"{item.name}={element!r} is not one of {', '.join(choices)}.{did_you_mean(str(element), choices)}"
                 )
         values[item.name] = value
-    return dataclasses.replace(config, **values)  # type: ignore[type-var]
+    return values
 
 
 def config_from_mapping(kind: type[T], values: Mapping[str, Any], owner: str) -> T:
@@ -118,8 +124,7 @@ def config_from_mapping(kind: type[T], values: Mapping[str, Any], owner: str) ->
     for name in values:
         if name not in names:
             raise UnknownNameError(f"{owner} has no option '{name}'.{did_you_mean(name, names)}")
-    # JSON has lists where a setting is a tuple.
-    return check_config(kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}))
+    return kind(**_checked(kind, values))
 
 
 def parse_value(text: str) -> Any:

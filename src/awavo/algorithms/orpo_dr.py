@@ -233,7 +233,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     def policy(state: OrpoDrState, obs: Array) -> ActionDistribution:
         return state.learner.average_actor(normalize(state.obs_stats, obs))
 
-    def log_optimality(state: OrpoDrState, means: Float[Array, "... signals"]) -> Float[Array, ...]:
+    def log_optimality(state: OrpoDrState, means: Float[Array, "... signals"]) -> Float[Array, "..."]:
         violated = exceeds(cost_estimate(state.window), spec, config)
         return likelihood(means, _branch_weights(state.cost_weights, violated, config), state.bounds)[0]
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from awavo.assimilation.lattice import Reach, make_lattice
 from awavo.assimilation.projection import project
@@ -68,7 +68,7 @@ class SearchSettings(NamedTuple):
     floor: float = 0.03
 
 
-def local_chi2(cost: Float[np.ndarray, " I"], count: Int[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
+def local_chi2(cost: Float[np.ndarray, " I"], count: Num[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
     """Squared residuals over observations within `window` sites of each; `cost` and `count` are sums over time."""
 
     def box(a):

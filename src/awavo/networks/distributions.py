@@ -20,11 +20,11 @@ class Categorical(NamedTuple):
 
     logits: Float[Array, "... A"]
 
-    def sample(self, key: Array) -> Int[Array, ...]:
+    def sample(self, key: Array) -> Int[Array, "..."]:
         """Draw one action each."""
         return jax.random.categorical(key, self.logits)
 
-    def mode(self) -> Int[Array, ...]:
+    def mode(self) -> Int[Array, "..."]:
         """The most probable action."""
         return jnp.argmax(self.logits, -1)
 
@@ -32,16 +32,16 @@ class Categorical(NamedTuple):
         """Log-probabilities of all actions."""
         return jax.nn.log_softmax(self.logits)
 
-    def log_prob(self, action: Int[Array, ...]) -> Float[Array, ...]:
+    def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
         """Log-probability of one action each."""
         return jnp.take_along_axis(self.log_probs(), action[..., None], -1)[..., 0]
 
-    def entropy(self) -> Float[Array, ...]:
+    def entropy(self) -> Float[Array, "..."]:
         """Shannon entropy in nats."""
         log_probs = self.log_probs()
         return -jnp.sum(jnp.exp(log_probs) * log_probs, -1)
 
-    def kl(self, other: Categorical) -> Float[Array, ...]:
+    def kl(self, other: Categorical) -> Float[Array, "..."]:
         """KL(self || other)."""
         log_probs = self.log_probs()
         return jnp.sum(jnp.exp(log_probs) * (log_probs - other.log_probs()), -1)
@@ -66,14 +66,14 @@ class SquashedGaussian(NamedTuple):
         """Draw one action each, differentiable in the parameters."""
         return self.sample_with_log_prob(key)[0]
 
-    def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "... d"], Float[Array, ...]]:
+    def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "... d"], Float[Array, "..."]]:
         """Draw an action and its log-density, squashing included."""
         noise = jax.random.normal(key, self.mean.shape)
         u = self.mean + jnp.exp(self.log_std) * noise
         log_gauss, log_slope = self._log_terms(u, noise)
         return self._squash(u), jnp.sum(log_gauss - log_slope, -1)
 
-    def log_prob(self, action: Float[Array, "... d"]) -> Float[Array, ...]:
+    def log_prob(self, action: Float[Array, "... d"]) -> Float[Array, "..."]:
         """Log-density of one action each."""
         share = (2 * action - self.high - self.low) / (self.high - self.low)
         u = jnp.arctanh(jnp.clip(share, -MAX_TANH, MAX_TANH))
@@ -87,7 +87,7 @@ class SquashedGaussian(NamedTuple):
         log_slope = 2 * (math.log(2.0) - u - jax.nn.softplus(-2 * u)) + jnp.log((self.high - self.low) / 2)
         return log_gauss, log_slope
 
-    def kl(self, other: SquashedGaussian) -> Float[Array, ...]:
+    def kl(self, other: SquashedGaussian) -> Float[Array, "..."]:
         """KL(self || other): that of the Gaussians, as both are squashed by the same map."""
         ratio = jnp.exp(2 * (self.log_std - other.log_std))
         shift = ((other.mean - self.mean) / jnp.exp(other.log_std)) ** 2

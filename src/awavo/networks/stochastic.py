@@ -36,12 +36,12 @@ class Gaussian(NamedTuple):
         """The mean."""
         return self.mean
 
-    def log_prob(self, u: Float[Array, "... d"]) -> Float[Array, ...]:
+    def log_prob(self, u: Float[Array, "... d"]) -> Float[Array, "..."]:
         """Log-density."""
         z = (u - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi), -1)
 
-    def entropy(self) -> Float[Array, ...]:
+    def entropy(self) -> Float[Array, "..."]:
         """Differential entropy in nats."""
         return jnp.sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e), -1)
 
@@ -87,7 +87,7 @@ def stochastic_policy(
     return StochasticPolicy(net, None if discrete else jnp.full(num_out, log_std, jnp.float32), space)
 
 
-def kl_divergence(old: ActionDistribution | Gaussian, new: ActionDistribution | Gaussian) -> Float[Array, ...]:
+def kl_divergence(old: ActionDistribution | Gaussian, new: ActionDistribution | Gaussian) -> Float[Array, "..."]:
     """KL(old || new) of two distributions of the same kind, in closed form."""
     if isinstance(old, Categorical) and isinstance(new, Categorical):
         return old.kl(new)

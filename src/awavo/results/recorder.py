@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from awavo.errors import RunFolderError
 
 __all__ = ["Recorder"]
 
-Columns = dict[str, NDArray[np.float64 | np.int64]]
+Columns = dict[str, NDArray[Any]]
 
 
 class Recorder:
