@@ -101,7 +101,7 @@ def _checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The values given for fields of a class, coerced to their types."""
     hints = get_type_hints(kind)
     values = {}
-    for item in (field for field in dataclasses.fields(kind) if field.name in given):
+    for item in (own for own in dataclasses.fields(kind) if own.name in given):
         value = _coerce(item.name, given[item.name], hints[item.name])
         low, high, choices = (item.metadata.get(k) for k in ("low", "high", "choices"))
         for element in value if isinstance(value, tuple) else (value,):

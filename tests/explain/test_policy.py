@@ -17,6 +17,7 @@ from awavo.explain.run_explanation import explain_policies
 from awavo.explain.task_factors import TASK_PUSHES, Seen, task_factors
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.registry import make_task
+from awavo.runs.api import Run
 from awavo.types import Algorithm
 
 
@@ -132,7 +133,8 @@ def test_a_run_is_explained_in_files(tmp_path, balanced, monkeypatch, capsys):
     env = make_task("cartpole", horizon=60)
     problem = SimpleNamespace(env=env, spec=env.spec, algorithm=GREEDY)
     config = SimpleNamespace(task="cartpole", algo="own", task_options={})
-    run = SimpleNamespace(path=tmp_path / "run", config=config, problem=problem, states=[balanced] * 2, seeds=[0, 1])
+    run = object.__new__(Run)  # no folder behind it
+    run.path, run.config, run.problem, run.states, run.seeds = tmp_path / "run", config, problem, [balanced] * 2, [0, 1]
     run.path.mkdir()
     monkeypatch.setattr("awavo.runs.api.load", lambda path, trust: run)
     assert main(["explain", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
