@@ -4,7 +4,8 @@ import pytest
 
 from awavo.control.planner_config import PlannerConfig
 
-SMALL = PlannerConfig(num_candidates=64, num_particles=8)
+# The margin and the bound of the records that the intervals were calibrated on.
+SMALL = PlannerConfig(num_candidates=64, num_particles=8, clearance_margin=0.42, max_rate=6.0)
 
 
 @pytest.fixture(scope="session")
