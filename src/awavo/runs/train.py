@@ -76,14 +76,12 @@ def state_template(problem: Problem) -> TrainState:
 class Training:
     """The ONE driver: seeds of a problem, their tables, and the folder from which an interrupted training resumes.
 
-    Without a folder everything stays in memory. `seeds` are those of the configuration unless others are given.
+    Without a folder everything stays in memory.
     """
 
-    def __init__(
-        self, config: TrainConfig, problem: Problem, out: Path | None = None, seeds: Sequence[int] | None = None
-    ):
+    def __init__(self, config: TrainConfig, problem: Problem, out: Path | None = None):
         self.config, self.problem, self.out = config, problem, out
-        self.seeds = list(range(config.seed, config.seed + config.seeds)) if seeds is None else list(seeds)
+        self.seeds = list(range(config.seed, config.seed + config.seeds))
         self.per_iteration = problem.settings.num_envs * problem.settings.rollout_length
         self.total = -(-config.steps // self.per_iteration)
         self.recorder = Recorder(problem.spec.cost_names)
