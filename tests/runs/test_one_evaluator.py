@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from awavo.cli.main import main
@@ -9,6 +10,7 @@ from awavo.paper.training import run_learning
 from awavo.results.compare import compare_runs
 from awavo.results.store import load_run
 from awavo.runs.api import load
+from awavo.training.evaluation import Episodes
 
 EPISODES = 4
 WALKER = {
@@ -60,3 +62,12 @@ def test_nonsense_is_refused_before_anything_is_loaded(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path), "--require", "most"]) == 2
     assert "expected all, a share such as 80%" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path), "--slack", "-1"]) == 2
+
+
+def test_host_episodes_start_from_the_seeds_that_the_module_names(job, monkeypatch):
+    """Stored certificates of host runs are rechecked on the same episodes: another seeding would refute them all."""
+    starts = []
+    episodes = Episodes(np.zeros(EPISODES), np.zeros((EPISODES, 1)), np.zeros(EPISODES))
+    monkeypatch.setattr("awavo.runs.evaluate.evaluate_host", lambda *args: starts.append(args[-1]) or episodes)
+    load(job[0]).evaluate(EPISODES, seed=100)
+    assert starts == [107, 109, 106, 108]  # seed + 2 s + greedy, of seeds 3 and 4: greedy, then stochastic
