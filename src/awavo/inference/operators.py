@@ -52,6 +52,7 @@ class Operator(NamedTuple):
     reward_log_likelihood: RangeMap
     cost_log_likelihood: RangeMap
     log_floor: float
+    bounded: bool = True
 
 
 def _log(temperature: float) -> Operator:
@@ -82,7 +83,24 @@ def _power(kappa: float, name: str = "power") -> Operator:
     )
 
 
+def _logistic() -> Operator:
+    def log_odds(log_p):
+        # log((1 - p) / p) of p = exp(log_p), which may be far below the smallest float
+        return jnp.log(-jnp.expm1(log_p)) - log_p
+
+    return Operator(
+        "logistic",
+        lambda log_p, low, high: high + (high - low) * log_p,
+        lambda log_p, low, high: low + (high - low) * log_odds(log_p),
+        lambda r, low, high: (r - high) / (high - low),
+        lambda g, low, high: -jax.nn.softplus((g - low) / (high - low)),
+        -1.0,
+        bounded=False,
+    )
+
+
 OPERATORS: dict[str, Callable[[float, float], Operator]] = {
+    "logistic": lambda temperature, kappa: _logistic(),
     "log": lambda temperature, kappa: _log(temperature),
     "affine": lambda temperature, kappa: _power(1.0, "affine"),
     "power": lambda temperature, kappa: _power(kappa),

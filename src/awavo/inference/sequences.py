@@ -35,6 +35,12 @@ __all__ = [
 ]
 
 MAX_MONOMIAL_DIM = 4
+# Shares of the candidates from the actor and from the shifted posterior; the rest are from the prior.
+ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
+# Noise on the actor's proposals: chance of any action instead; standard deviation as a share of half the range.
+DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
+# Order k of A-GSWD.
+ORDER = 2.0
 
 
 @dataclass(frozen=True)
@@ -42,24 +48,17 @@ class PlanningConfig:
     """Settings of the inference that decides."""
 
     discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
-    planning: str = setting("on", "decide by inference, or with the actor alone", choices=("on", "off"))
+    planning: str = setting(
+        "auto",
+        "decide by inference, or with the actor alone; auto: by the rule of sizes",
+        choices=("auto", "on", "off"),
+    )
     horizon: int = setting(20, "steps N planned ahead", low=1, high=10_000)
     num_sequences: int = setting(128, "candidate action sequences K of a decision", low=2, high=1_000_000)
-    num_rounds: int = setting(1, "rounds of drawing, weighing and moving in a decision", low=1, high=1_000)
-    actor_share: float = setting(0.5, "share of candidates from the actor", low=0.0, high=1.0)
-    memory_share: float = setting(0.3, "share of candidates from the shifted posterior", low=0.0, high=1.0)
     num_particles: int = setting(32, "continuous actions: particles P of q", low=2, high=100_000)
-    proposal_noise: float = setting(0.2, "noise on proposals, of half the range or as a share", low=0.0, high=1.0)
-    effective_share: float = setting(
-        0.04, "effective share of the candidates that sets T; 0 for T = 1", low=0.0, high=1.0
-    )
-    initial: str = setting(
-        "memory", "where q starts: the shifted posterior, or the actor's candidates", choices=("memory", "actor")
-    )
     metric: str = setting("a-gswd", "what q is moved by", choices=("a-gswd", "kl"))
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
-    degree: int = setting(3, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
-    order: float = setting(2.0, "order k of A-GSWD", low=1.0, high=16.0)
+    degree: int = setting(1, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
     num_slices: int = setting(8, "slices L", low=1, high=10_000)
     num_steps: int = setting(4, "gradient steps of A-GSWD in a decision", low=1, high=1_000)
 
@@ -69,8 +68,8 @@ class Sequences(NamedTuple):
 
     `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
     `propose(prepared, policy) -> actions`, from the policy at the first candidates; `execute(actions)`, as the
-    environment takes them; `start_from(q, actions [N, K, ..])`, where the move starts; `move(key, q, actions, weights,
-    slices) -> (q, target, distance)`; `first(q)`; `pick(key, first [E, ..], greedy)`; `draw(key, num)` random actions.
+    environment takes them; `move(key, q, actions, weights, slices) -> (q, target, distance)`; `first(q)`; `pick(key,
+    first [E, ..], greedy)`; `draw(key, num)` random actions.
     """
 
     start: Callable[[], Array]
@@ -78,7 +77,6 @@ class Sequences(NamedTuple):
     prepare: Callable[[Array, Array], PyTree]
     propose: Callable[[PyTree, ActionDistribution], Array]
     execute: Callable[[Array], Array]
-    start_from: Callable[[Array, Array], Array]
     move: Callable[[Array, Array, Array, Array, Array], tuple[Array, Array, Array]]
     first: Callable[[Array], Array]
     pick: Callable[[Array, Array, bool], Array]
@@ -116,8 +114,8 @@ def to_unit(space: Box, action: Float[Array, "... d"]) -> Float[Array, "... d"]:
 
 def shares(config: PlanningConfig) -> tuple[int, int, int]:
     """How many candidates come from the actor, from memory, from the prior."""
-    actor = round(config.actor_share * config.num_sequences)
-    memory = min(round(config.memory_share * config.num_sequences), config.num_sequences - actor)
+    actor = round(ACTOR_SHARE * config.num_sequences)
+    memory = min(round(MEMORY_SHARE * config.num_sequences), config.num_sequences - actor)
     return actor, memory, config.num_sequences - actor - memory
 
 
@@ -127,7 +125,7 @@ def sequences(space: ActionSpace, config: PlanningConfig) -> Sequences:
 
 
 def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
-    num_actor, num_memory, num_prior = shares(config)
+    _, num_memory, num_prior = shares(config)
     horizon, num = config.horizon, space.num
     defining = action_defining(space, config)
 
@@ -140,21 +138,14 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
     def propose(prepared, policy):
         noise, others = prepared
         # Log-probabilities plus Gumbel noise: the largest is a sample of each candidate's own distribution.
-        mixed = (1 - config.proposal_noise) * jax.nn.softmax(policy.logits) + config.proposal_noise / num
+        mixed = (1 - DISCRETE_NOISE) * jax.nn.softmax(policy.logits) + DISCRETE_NOISE / num
         return jnp.argmax(jnp.concatenate([jnp.log(mixed), others]) + noise, -1)
-
-    def start_from(q, actions):
-        if config.initial == "memory" or num_actor == 0:
-            return q
-        return jax.nn.one_hot(actions[:, :num_actor], num).mean(1)
 
     def move(key, q, actions, weights, slices):
         target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, num))
         if config.metric == "kl":
             return target, target, jnp.zeros(())
-        moved, left = move_probabilities(
-            q, target, slices, defining=defining, order=config.order, num_steps=config.num_steps
-        )
+        moved, left = move_probabilities(q, target, slices, defining=defining, order=ORDER, num_steps=config.num_steps)
         return moved, target, jnp.mean(left)
 
     def pick(key, first, greedy):
@@ -166,7 +157,6 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: actions,
-        start_from=start_from,
         move=move,
         first=lambda q: q[0],
         pick=pick,
@@ -183,7 +173,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         actor_key, noise_key, prior_key = jax.random.split(key, 3)
         # Memory candidates are particles again, each as often as it takes.
         rows = jnp.swapaxes(q, 0, 1)[:, jnp.arange(num_memory) % num]
-        noise = config.proposal_noise * jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim))
+        noise = BOX_NOISE * jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim))
         prior = jax.random.uniform(prior_key, (horizon, num_prior, dim), minval=-1.0, maxval=1.0)
         others = jnp.concatenate([rows + noise[:, num_actor:], prior], 1)
         return jax.random.split(actor_key, horizon), noise[:, :num_actor], jnp.clip(others, -1.0, 1.0)
@@ -193,11 +183,6 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         actor = to_unit(space, policy.sample(key)) + noise
         return jnp.concatenate([jnp.clip(actor, -1.0, 1.0), others])
 
-    def start_from(q, actions):
-        if config.initial == "memory" or num_actor == 0:
-            return q
-        return jnp.swapaxes(actions, 0, 1)[jnp.arange(num) % num_actor]
-
     def move(key, q, actions, weights, slices):
         # A whole sequence is one point of R^(N d).
         target = jnp.swapaxes(actions, 0, 1).reshape(config.num_sequences, -1)
@@ -206,7 +191,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         else:
             flat, distance = move_particles(
                 q.reshape(num, -1), target, weights, slices,
-                defining=defining, order=config.order, num_steps=config.num_steps,
+                defining=defining, order=ORDER, num_steps=config.num_steps,
             )  # fmt: skip
         return jnp.clip(flat, -1.0, 1.0).reshape(q.shape), target, distance
 
@@ -223,7 +208,6 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: to_box(space, actions),
-        start_from=start_from,
         move=move,
         first=lambda q: q[:, 0],
         pick=pick,
