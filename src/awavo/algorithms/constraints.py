@@ -8,14 +8,15 @@ steps that end an episode. J_i is the sum of the rates over the ages an episode 
 It moves with every rollout, and does not swing where environments run in step and costs come at one age. A mean over
 finished episodes waits a whole episode for news: with 1,000-step episodes in 32 environments, 32,000 steps.
 
-**Weights.** The aim is :math:`c_i = (1 - margin) b_i - \sigma_i`: in reserve is also the standard error
+**Weights.** The aim is :math:`c_i = (1 - margin) b_i - \sigma_i / 2`: in reserve is also half the standard error
 :math:`\sigma_i` of the mean cost of the episodes remembered, at most half of the limit. With the error
 :math:`e_i = (J_i - c_i) / b_i`, clipped to +-1,
 
 .. math::  I_i \leftarrow \max(I_i + k_I e_i \, dt, 0), \qquad w_i = \max(I_i + k_P e_i, 0),
 
-with dt in generations of episodes: one of every environment, but no fewer than `sizes.generation` says. w_i is the dual variable of constraint i, driven by proportional and integral
-control: rectification by weights is a primal-dual method; `rectify="hard"`, the paper's switch, is the primal one.
+with dt in generations of episodes: one of every environment, but no fewer than `sizes.generation` says. w_i is the
+dual variable of constraint i, driven by proportional and integral control: rectification by weights is a primal-dual
+method; `rectify="hard"`, the paper's switch, is the primal one.
 """
 
 from __future__ import annotations

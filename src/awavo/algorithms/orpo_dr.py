@@ -311,7 +311,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             state.units.unit[:, None] * state.learner.critic(normalize(state.obs_stats, obs), action)
         ),
         signal_bounds=lambda state: (state.bounds.low, state.bounds.high),
-        return_bounds=lambda state: tuple(return_bounds(state.bounds, config.discount, BOUND_MARGIN)),
+        return_bounds=lambda state: return_bounds(state.bounds, config.discount, BOUND_MARGIN),
     )
     return OrpoDrParts(init, act, learn, policy, actor, critics, log_optimality)
 

@@ -7,7 +7,7 @@ When a unit moves, the critics' last layers are rescaled: what they say in raw n
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ from awavo.types import Discrete, EnvSpec, Rollout
 
 __all__ = ["Units", "cost_shares", "initial_units", "measure_units", "rescale"]
 
-AnyCritic = TypeVar("AnyCritic", QuantileCritic, CautiousCritic)
+AnyCritic = QuantileCritic | CautiousCritic
 
 
 class Units(NamedTuple):
