@@ -19,15 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from awavo.errors import InputError
 
-__all__ = [
-    "ExactCMDP",
-    "Solution",
-    "exact_cmdp",
-    "policy_q",
-    "policy_totals",
-    "random_cmdp",
-    "solve",
-]
+__all__ = ["ExactCMDP", "Solution", "exact_cmdp", "policy_q", "policy_totals", "random_cmdp", "solve"]
 
 Floats = NDArray[np.float64]
 

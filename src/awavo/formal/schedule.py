@@ -57,12 +57,7 @@ def _whole(value: float) -> int:
 
 
 def schedule(
-    discount: float,
-    width: int,
-    layers: int,
-    iterations: int,
-    delta: float = 0.05,
-    constants: Constants | None = None,
+    discount: float, width: int, layers: int, iterations: int, delta: float = 0.05, constants: Constants | None = None
 ) -> Schedule:
     """K_td (the larger of the paper's two), l_Q, tau_c and the bound for T iterations."""
     _check(discount, width, layers, delta)

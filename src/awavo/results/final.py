@@ -53,11 +53,7 @@ def _final_row(row: Row, outcome: Outcome) -> dict[str, Any]:
     for name, limit in zip(outcome.names, outcome.limits, strict=True):
         mean = outcome.mean(name)
         costs.append(
-            {
-                "mean": _cell(mean),
-                "ok": mean.value <= limit + outcome.rule.slack,
-                "rate": _rate_cell(outcome, name),
-            }
+            {"mean": _cell(mean), "ok": mean.value <= limit + outcome.rule.slack, "rate": _rate_cell(outcome, name)}
         )
     return {
         "rank": row.rank,

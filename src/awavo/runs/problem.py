@@ -86,11 +86,7 @@ def resolve_known(algo: str) -> None:
 
 
 def build_problem(
-    config: TrainConfig,
-    *,
-    env: Env | None = None,
-    cost_fn: Callable[..., Any] | None = None,
-    operator: Any = None,
+    config: TrainConfig, *, env: Env | None = None, cost_fn: Callable[..., Any] | None = None, operator: Any = None
 ) -> Problem:
     """Build the environment and the algorithm of a resolved configuration.
 
