@@ -23,19 +23,9 @@ if TYPE_CHECKING:
     from awavo.runs.api import Run, certify, configure, evaluate, load, train, train_iter
 
 __all__ = [
-    "Run",
-    "certify",
-    "configure",
-    "errors",
-    "evaluate",
-    "formal",
-    "load",
-    "make_task",
-    "operator_from_maps",
-    "train",
-    "train_iter",
-    "transport",
-]
+    "Run", "certify", "configure", "errors", "evaluate", "formal", "load", "make_task", "operator_from_maps", "train",
+    "train_iter", "transport",
+]  # fmt: skip
 
 __version__ = "0.2.0"
 

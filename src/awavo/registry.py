@@ -10,16 +10,9 @@ from typing import Any, NamedTuple
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
 __all__ = [
-    "ALGORITHMS",
-    "GPU_TASKS",
-    "HOST_TASKS",
-    "TASKS",
-    "Registration",
-    "import_named",
-    "make_host_task",
-    "make_task",
+    "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "import_named", "make_host_task", "make_task",
     "resolve",
-]
+]  # fmt: skip
 
 
 class Registration(NamedTuple):

@@ -20,15 +20,9 @@ from awavo.errors import InputError
 from awavo.types import Estimate
 
 __all__ = [
-    "CONFIDENCE",
-    "RESAMPLES",
-    "as_matrix",
-    "iqm",
-    "mean_estimate",
-    "performance_profile",
-    "probability_of_improvement",
+    "CONFIDENCE", "RESAMPLES", "as_matrix", "iqm", "mean_estimate", "performance_profile", "probability_of_improvement",
     "stratified_bootstrap",
-]
+]  # fmt: skip
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000

@@ -22,13 +22,9 @@ from awavo.results.bootstrap import (
 from awavo.results.limits import STRICT, LimitRule
 
 __all__ = [
-    "evaluation_summary",
-    "iqm",
-    "mean_estimate",
-    "performance_profile",
-    "probability_of_improvement",
+    "evaluation_summary", "iqm", "mean_estimate", "performance_profile", "probability_of_improvement",
     "stratified_bootstrap",
-]
+]  # fmt: skip
 
 
 def evaluation_summary(

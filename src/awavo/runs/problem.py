@@ -15,14 +15,8 @@ from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, import_named, make_hos
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = [
-    "Problem",
-    "build_problem",
-    "functional_env",
-    "import_function",
-    "load_preset",
-    "named_code",
-    "resolve_config",
-]
+    "Problem", "build_problem", "functional_env", "import_function", "load_preset", "named_code", "resolve_config",
+]  # fmt: skip
 
 BRIDGE = "bridge:"
 
