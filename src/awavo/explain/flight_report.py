@@ -16,8 +16,14 @@ from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner
 from awavo.control.planner_config import PlannerConfig
 from awavo.errors import InputError
 from awavo.explain.calibration import NECESSITY, UNITS, calibration_for
-from awavo.explain.flight_factors import factor_weights, flight_factor
-from awavo.explain.flight_intervals import NUM_RESAMPLES, Uncertain, measure_band, uncertain_posteriors
+from awavo.explain.flight_factors import (
+    NUM_RESAMPLES,
+    Uncertain,
+    factor_weights,
+    flight_factor,
+    measure_band,
+    uncertain_posteriors,
+)
 from awavo.explain.intervals import Band, resampled_influences, resampled_necessity, with_value
 from awavo.explain.magnitude import resampled_magnitudes
 from awavo.explain.measures import mean_parts, measure_weights

@@ -7,14 +7,13 @@ from typing import Any
 
 from awavo.paper.budgets import tasks_table
 from awavo.paper.claims import check_claims
-from awavo.paper.comparison import TaskComparison, compare_task
+from awavo.paper.comparison import TaskComparison, compare_task, pool_scores
 from awavo.paper.learning_page import page_data
 from awavo.paper.learning_plots import draw_curves, draw_scores
 from awavo.paper.learning_text import answer, claims_text, pooled_text, table
 from awavo.paper.method_results import MethodResult, load_method_results
 from awavo.paper.names import ALGO_NAMES
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture
-from awavo.paper.scores import pool_scores
 from awavo.results.limits import STRICT, LimitRule
 
 __all__ = ["collect", "compare_all"]

@@ -12,9 +12,8 @@ from awavo.errors import InputError
 from awavo.transport.average import Clouds, slice_average
 from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known
 from awavo.transport.defining import Defining, Linear, Polynomial
-from awavo.transport.intervals import block_variance, check_confidence, half_width
+from awavo.transport.intervals import block_variance, check_confidence, half_width, surrogate_costs, surrogate_mean
 from awavo.transport.slices import default_sampling, draw_slices, mix_slices, unit_slices
-from awavo.transport.surrogate import surrogate_costs, surrogate_mean
 from awavo.types import Estimate
 
 __all__ = ["adaptive_gswd", "generalized_sliced_wasserstein", "sliced_wasserstein"]
