@@ -2,6 +2,8 @@ r"""Sliced Wasserstein distances: averages of one-dimensional ones over slices o
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,42 +140,15 @@ def sliced_wasserstein(
 
 
 def generalized_sliced_wasserstein(
-    x: FirstPoints,
-    y: SecondPoints,
-    *,
-    key: Key[Array, ""] | None = None,
-    num_slices: int = 100,
-    order: float = 2,
-    x_weights: FirstWeights = None,
-    y_weights: SecondWeights = None,
-    slices: Float[Array, "l c"] | np.ndarray | None = None,
-    defining: Defining | None = None,
-    sampling: str | None = None,
-    control_variate: bool = False,
-    confidence: float | None = 0.95,
-    chunk: int | None = None,
+    x: FirstPoints, y: SecondPoints, *, defining: Defining | None = None, **options: Any
 ) -> Estimate | Float[Array, ""]:
     r"""Return GSW_p^p: `sliced_wasserstein` with cubic polynomials in place of hyperplanes by default.
 
     For :math:`\alpha = \langle \theta, \phi(x) \rangle` it is :math:`SW_p^p(\phi_\# \mu, \phi_\# \nu)`, so a metric if
     and only if phi is injective. Polynomial coefficients follow the Kostlan distribution, which makes the distance
-    invariant under rotations of the space. Arguments as in `sliced_wasserstein`.
+    invariant under rotations of the space. `options` as in `sliced_wasserstein`.
     """
-    return sliced_wasserstein(
-        x,
-        y,
-        key=key,
-        num_slices=num_slices,
-        order=order,
-        x_weights=x_weights,
-        y_weights=y_weights,
-        slices=slices,
-        defining=Polynomial() if defining is None else defining,
-        sampling=sampling,
-        control_variate=control_variate,
-        confidence=confidence,
-        chunk=chunk,
-    )
+    return sliced_wasserstein(x, y, defining=Polynomial() if defining is None else defining, **options)
 
 
 def adaptive_gswd(
@@ -202,21 +177,9 @@ def adaptive_gswd(
     to unit length. Minimising a distance over its slices makes them blind, so no gradient reaches them unless
     `learn_slices` is set, for ascent.
 
-    Args:
-        x: Points `[n, d]` of the first measure.
-        y: Points `[m, d]` of the second one.
-        slices: Rows `[L, c]`, c = `defining.num_coefficients(d)`.
-        order: The exponent p >= 1.
-        x_weights: Weights of `x`; uniform when None.
-        y_weights: Weights of `y`; uniform when None.
-        defining: The defining function; cubic polynomials when None.
-        epsilon: Share of the full-support slices, in [0, 1].
-        full_support: Rows `[K, c]` of full support, fixed in advance; needed where epsilon is positive.
-        learn_slices: Let the gradient reach `slices`.
-        chunk: Number of slices held in memory at once.
-
-    Returns:
-        The value of D_s^p; its p-th root is the distance.
+    `slices` are rows `[L, c]` with c = `defining.num_coefficients(d)`, and `full_support` rows `[K, c]`, fixed in
+    advance, needed where `epsilon`, their share, is positive. The defining function is a cubic polynomial when None; the
+    other arguments are as in `sliced_wasserstein`. Returns D_s^p; its p-th root is the distance.
     """
     order, defining = check_order(order), Polynomial() if defining is None else defining
     clouds, dim = _clouds(x, y, x_weights, y_weights, defining)
