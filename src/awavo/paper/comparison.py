@@ -150,19 +150,12 @@ def _standing(entry: MethodResult, threshold: float, rule: LimitRule) -> Standin
     good_at = good_steps(entry, threshold, rule)
     good = _median_estimate(good_at)
     walls = {point.env_steps: point.wall_s for point in _points(entry)}
-    return Standing(
-        entry,
-        count,
-        rule.holds(count, len(entry.seeds)),
-        float(rule.excess(entry.final.costs, entry.limits).mean()),
-        mean_estimate(entry.final.returns),
-        stratified_bootstrap(entry.final.returns, "iqm"),
-        [mean_estimate(entry.final.costs[:, i]) for i in range(len(entry.limits))],
-        good_at,
-        good,
-        settled_steps(entry, threshold, rule),
-        _wall_at(good.value, walls),
-    )
+    excess = float(rule.excess(entry.final.costs, entry.limits).mean())
+    mean, middle = mean_estimate(entry.final.returns), stratified_bootstrap(entry.final.returns, "iqm")
+    costs = [mean_estimate(column) for column in entry.final.costs.T]
+    within, settled = rule.holds(count, len(entry.seeds)), settled_steps(entry, threshold, rule)
+    wall = _wall_at(good.value, walls)
+    return Standing(entry, count, within, excess, mean, middle, costs, good_at, good, settled, wall)
 
 
 def _wall_at(steps: float, walls: Mapping[int, float]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from awavo.formal.cmdp import random_cmdp, solve
 from awavo.formal.schedule import schedule
 from awavo.formal.tabular_orpo import tabular_orpo
+from awavo.paper.job import Progress
 
 __all__ = ["DISCOUNT", "run_convergence"]
 
@@ -17,11 +18,7 @@ DISCOUNT = 0.9
 
 
 def run_convergence(
-    settings: Mapping[str, Any],
-    seeds: Sequence[int],
-    *,
-    on_progress: Callable[[str], None] = lambda line: None,
-    **_: Any,
+    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
 ) -> dict[str, Any]:
     """Errors `[problem, seed, T]`: gap to the optimum of the occupancy LP, and largest violation.
 

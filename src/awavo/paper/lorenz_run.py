@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.assimilation.modes import SearchSettings
+from awavo.paper.job import Progress
 from awavo.results.trajectory_scores import score
 from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
 
@@ -21,11 +22,7 @@ KEPT = ("rmse", "coverage90", "lost", "median_absolute_error")
 
 
 def run_lorenz(
-    settings: Mapping[str, Any],
-    seeds: Sequence[int],
-    *,
-    on_progress: Callable[[str], None] = lambda line: None,
-    **_: Any,
+    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
 ) -> dict[str, Any]:
     """Scores of every seed over the states never observed, seconds without compilation, and one trajectory to show."""
     states, regime = settings["states"], REGIMES["G"]

@@ -30,12 +30,8 @@ def curves_section(comparison: Comparison) -> Section:
         ]
         groups.append({"title": problem_title(group), "charts": made, "legend": _legend(group)})
         charts += made
-    return Section(
-        "curves",
-        "Learning curves",
-        render("sections/curves.html", groups=groups, several=len(_rows(comparison)) > 1),
-        charts,
-    )
+    html = render("sections/curves.html", groups=groups, several=len(_rows(comparison)) > 1)
+    return Section("curves", "Learning curves", html, charts)
 
 
 def diagnostics_section(comparison: Comparison) -> Section | None:
@@ -213,12 +209,6 @@ def _seed_cells(outcome: Outcome, index: int) -> dict[str, Any]:
 
 
 DEFAULT_SECTIONS: tuple[SectionFn, ...] = (
-    curves_section,
-    final_section,
-    seeds_section,
-    certificates_section,
-    flight_section,
-    diagnostics_section,
-    configuration_section,
-    reproduce_section,
-)
+    curves_section, final_section, seeds_section, certificates_section, flight_section, diagnostics_section,
+    configuration_section, reproduce_section,
+)  # fmt: skip

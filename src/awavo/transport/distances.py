@@ -178,8 +178,8 @@ def adaptive_gswd(
     `learn_slices` is set, for ascent.
 
     `slices` are rows `[L, c]` with c = `defining.num_coefficients(d)`, and `full_support` rows `[K, c]`, fixed in
-    advance, needed where `epsilon`, their share, is positive. The defining function is a cubic polynomial when None; the
-    other arguments are as in `sliced_wasserstein`. Returns D_s^p; its p-th root is the distance.
+    advance, needed where `epsilon`, their share, is positive. The defining function is a cubic polynomial when None;
+    the other arguments are as in `sliced_wasserstein`. Returns D_s^p; its p-th root is the distance.
     """
     order, defining = check_order(order), Polynomial() if defining is None else defining
     clouds, dim = _clouds(x, y, x_weights, y_weights, defining)
