@@ -85,7 +85,8 @@ ALGORITHMS = {
         "Liu et al. 2020", "awavo.algorithms.trpo_ipo:TrpoIpoConfig",
     ),
     "trpo-lagrangian": Registration(
-        "awavo.algorithms.trpo_lagrangian:trpo_lagrangian", "Lagrangian with dual ascent or PID multipliers, trust-region steps",
+        "awavo.algorithms.trpo_lagrangian:trpo_lagrangian",
+        "Lagrangian with dual ascent or PID multipliers, trust-region steps",
         "Ray et al. 2019, Stooke et al. 2020", "awavo.algorithms.trpo_lagrangian:TrpoLagrangianConfig",
     ),
     "paets": Registration(

@@ -166,10 +166,8 @@ def certify_improvement(
                 steps += 1
                 if change < worst:
                     s, a = np.unravel_index((new_q[0] - q[0]).argmin(), q[0].shape)
-                    worst, counter = (
-                        change,
-                        {"cmdp": number, "step": t, "state": int(s), "action": int(a), "change": change},
-                    )
+                    worst = change
+                    counter = {"cmdp": number, "step": t, "state": int(s), "action": int(a), "change": change}
             q = new_q
     holds = worst >= -1e-10
     return Certificate(

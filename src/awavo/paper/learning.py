@@ -40,22 +40,13 @@ def collect(task: FigureTask) -> FigureFinding:
     text += [pooled_text(pooled), "**Against the paper.** " + claims_text(verdicts), _rules(comparisons)]
     columns = len(comparisons)
     rows = 1 + max(len(c.standings[0].entry.limits) for c in comparisons)
+    width = 3.1 * (columns + (2 if pooled else 0))
     pictures = [
         Picture("curves", (3.4 * columns, 2.3 * rows + 0.8), lambda figure: draw_curves(figure, comparisons)),
-        Picture(
-            "scores",
-            (3.1 * (columns + (2 if pooled else 0)), 3.2),
-            lambda figure: draw_scores(figure, comparisons, pooled),
-        ),
+        Picture("scores", (width, 3.2), lambda figure: draw_scores(figure, comparisons, pooled)),
     ]
-    return FigureFinding(
-        "\n\n".join(text),
-        [row for entry in entries for row in _rows(entry)],
-        table(comparisons),
-        pictures,
-        [*notes, *missing],
-        page_data(comparisons, pooled, verdicts),
-    )
+    data, page = [row for entry in entries for row in _rows(entry)], page_data(comparisons, pooled, verdicts)
+    return FigureFinding("\n\n".join(text), data, table(comparisons), pictures, [*notes, *missing], page)
 
 
 def _rules(comparisons: Sequence[TaskComparison]) -> str:

@@ -45,12 +45,8 @@ def run_lorenz(
             scores[name].append(float(found[name]))
         if not shown:
             site = int(np.flatnonzero(~twin.seen)[0])
-            shown = {
-                "site": site,
-                "truth": twin.truth[:, site],
-                "mean": posterior.mean[:, site],
-                "std": posterior.std[:, site],
-            }
+            columns = {"truth": twin.truth, "mean": posterior.mean, "std": posterior.std}
+            shown = {"site": site, **{name: values[:, site] for name, values in columns.items()}}
         on_progress(f"{states} states, seed {seed}: rmse {scores['rmse'][-1]:.3f} in {scores['solve_s'][-1]:.2f} s")
     example = {name: np.asarray(value).round(4).tolist() for name, value in shown.items()}
     return {"states": states, "seed_numbers": list(seeds), "compile_s": compile_s, **scores, "example": example}

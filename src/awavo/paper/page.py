@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 from awavo.paper.figures import FIGURES
 from awavo.paper.outputs import QUICK, FigureFinding, FigureTask, provenance_lines
 from awavo.provenance import versions
-from awavo.results.page import Section, render
-from awavo.results.report import asset, content_policy, embed
+from awavo.results.page import Section, frame, render
+from awavo.results.report import embed
 from awavo.results.store import write_bytes
 
 __all__ = ["to_html", "write_page"]
@@ -26,7 +26,6 @@ def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: s
     sections = [*_learning_sections(learning)]
     sections += [_finding_section(name, *found) for name, found in findings.items() if name != "learning"]
     sections.append(_commands(findings))
-    script = "\n".join(asset(name) for name in ("chart.js", "page.js", "comparison.js"))
     notes = [QUICK] if size == "quick" else []
     notes += [f"{FIGURES[name].title}: {note}" for name, (_, f) in findings.items() for note in f.notes]
     notes += [
@@ -42,10 +41,8 @@ def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: s
         notes=notes,
         sections=sections,
         version=versions().get("awavo", ""),
-        style=Markup(asset("style.css")),
-        script=Markup(script),
         charts=embed({chart["id"]: chart for section in sections for chart in section.charts}),
-        policy=content_policy(script),
+        **frame("chart.js", "page.js", "comparison.js"),
     )
     write_bytes(out, str(page).encode())
     return out

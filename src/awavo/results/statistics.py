@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -116,7 +117,7 @@ def stratified_bootstrap(
         raise InputError(f"statistic is '{statistic}': expected 'iqm' or 'mean'.")
     values = as_matrix(scores, "scores")
     num, strata = values.shape
-    reduce_fn: Callable[[Floats], Floats] = _row_iqm if statistic == "iqm" else _row_mean
+    reduce_fn: Callable[[Floats], Floats] = partial(iqm if statistic == "iqm" else np.mean, axis=-1)
     value = float(reduce_fn(values.reshape(1, -1))[0])
     if num == 1 or not np.isfinite(values).all():
         return Estimate(
@@ -189,14 +190,6 @@ def _draw(
     chunk = max(1, _CHUNK // (num * strata * width))
     sizes = [min(chunk, resamples - start) for start in range(0, resamples, chunk)]
     return np.concatenate([draw_fn(generator.integers(0, num, (size, num, strata))) for size in sizes])
-
-
-def _row_mean(values: Floats) -> Floats:
-    return values.mean(axis=-1)
-
-
-def _row_iqm(values: Floats) -> Floats:
-    return np.asarray(iqm(values, axis=-1))
 
 
 def _levels(tail: float, num: int) -> tuple[float, float]:

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from awavo.errors import RunFolderError
-from awavo.results.page import render
+from awavo.results.page import asset, render
 from awavo.results.store import write_bytes
 from awavo.results.trajectory_scores import Z90
 
@@ -66,12 +65,11 @@ def write_inference_report(folders: Sequence[Path], out: Path) -> Path:
             _figure(f"bands-{number}", f"Components never observed {name}", "Bands hold 90% of the posterior.",
                     components_figure(posterior)),
         ]  # fmt: skip
-    style = resources.files("awavo.results").joinpath("templates", "style.css").read_text(encoding="utf-8")
     page = render(
         "inference.html",
         title=f"Inference: {', '.join(dict.fromkeys(s['system'] for s in summaries))}",
         subtitle="Trajectories inferred from part of their components by projections in tangent slices (WVI).",
-        style=Markup(style),
+        style=Markup(asset("style.css")),
         names=[f"{s['states']:,} states, seed {s['seed']}" for s in summaries],
         rows=_rows(summaries),
         figures=figures,

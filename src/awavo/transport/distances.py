@@ -37,29 +37,6 @@ def _slicer(defining: Defining) -> Defining:
     return Linear() if defining.linear else defining
 
 
-def _estimate(
-    key, clouds, dim, scale, *, slicer, sampling, num_slices, order, control_variate, confidence, chunk
-) -> Estimate:
-    draw_key, cheap_key = jax.random.split(key)
-    slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
-    slices = slices.astype(clouds.x.dtype)
-    slices = slices if scale is None else slices * scale.astype(slices.dtype)
-    # Expensive slices are averaged; the surrogate, known from many cheap ones, takes out most of their scatter.
-    value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
-    parts: list[tuple[Array, int]] = []
-    if control_variate:
-        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, sampling, scale)
-        parts.append((spread, freedom))
-        cheap = surrogate_costs(clouds, slices)
-        value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
-    parts.append(block_variance(costs, block))
-    freedom = parts[-1][1]
-    half = lax.stop_gradient(half_width(parts, confidence))
-    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
-    method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
-    return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)
-
-
 def sliced_wasserstein(
     x: FirstPoints,
     y: SecondPoints,
@@ -124,19 +101,27 @@ def sliced_wasserstein(
             f"control_variate needs order 2 and a defining function linear in the slice, not order {order} with "
             f"{type(defining).__name__}: set control_variate=False."
         )
-    return _estimate(
-        key,
-        clouds,
-        dim,
-        defining.coefficient_scale(np.shape(x)[1]),
-        slicer=_slicer(defining),
-        sampling=default_sampling(dim) if sampling is None else sampling,
-        num_slices=check_positive("num_slices", num_slices),
-        order=order,
-        control_variate=control_variate,
-        confidence=check_confidence(confidence),
-        chunk=chunk,
-    )
+    sampling = default_sampling(dim) if sampling is None else sampling
+    num_slices, confidence = check_positive("num_slices", num_slices), check_confidence(confidence)
+    scale, slicer = defining.coefficient_scale(np.shape(x)[1]), _slicer(defining)
+    draw_key, cheap_key = jax.random.split(key)
+    slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
+    slices = slices.astype(clouds.x.dtype)
+    slices = slices if scale is None else slices * scale.astype(slices.dtype)
+    # Expensive slices are averaged; the surrogate, known from many cheap ones, takes out most of their scatter.
+    value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
+    parts: list[tuple[Array, int]] = []
+    if control_variate:
+        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, sampling, scale)
+        parts.append((spread, freedom))
+        cheap = surrogate_costs(clouds, slices)
+        value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
+    parts.append(block_variance(costs, block))
+    freedom = parts[-1][1]
+    half = lax.stop_gradient(half_width(parts, confidence))
+    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
+    method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
+    return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)
 
 
 def generalized_sliced_wasserstein(
