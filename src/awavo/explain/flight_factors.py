@@ -31,6 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 FAR = 1e4
+NUM_FORCES, NUM_RESAMPLES = 8, 24
 
 
 class Situation(NamedTuple):
@@ -87,9 +88,6 @@ def factor_weights(
     scores = coalition_scores(log_likelihood, Situation(inputs.belief, inputs.forest), factors)
     candidates = planner.pool(score_key, inputs.belief, inputs.particles)[0]
     return coalition_weights(scores, 1.0), candidates
-
-
-NUM_FORCES, NUM_RESAMPLES = 8, 24
 
 
 class Uncertain(NamedTuple):

@@ -38,6 +38,8 @@ __all__ = [
 FORMAT, READABLE = 2, (1, 2)
 CHUNK_BYTES = 16 * 1024
 FIELDS = ("log_likelihood", "weights", "action", "effective_size")
+DTYPES = ("float32", "float64", "int32", "uint32", "bool")
+MAX_BYTES = 64 * 2**20
 
 
 def _mcap() -> ModuleType:
@@ -228,10 +230,6 @@ def _gaps(indices: list[int], about: Mapping[str, object]) -> list[str]:
             runs.append([i, i])
     named = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs[:5])
     return [f"decisions {named} of {last + 1} are missing"]
-
-
-DTYPES = ("float32", "float64", "int32", "uint32", "bool")
-MAX_BYTES = 64 * 2**20
 
 
 def pack_array(array: ArrayLike) -> dict[str, object]:

@@ -28,6 +28,12 @@ __all__ = [
     "policy_notes", "policy_summary",
 ]  # fmt: skip
 
+POOL = 1024  # actions on which Gaussian policies are compared
+NECESSITY = (
+    "Necessity is the least probability that the action taken would have been another one without the factor; over all "
+    "actions, each with its own probability, it averages to the influence."
+)
+
 
 class PolicyTrace(NamedTuple):
     """Episodes first, then time: measures by factor, all factors together, the task's costs, whether it was running.
@@ -101,9 +107,6 @@ def explain_policies(
     return [jax.tree.map(np.asarray, play(keys, state)) for state in states]
 
 
-POOL = 1024
-
-
 def distribution_weights(distribution: Distribution, key: Array) -> Float[Array, "S K"]:
     """Return the coalitions' distributions (first axis of `distribution`) as weights on one pool of actions."""
     if isinstance(distribution, Categorical):
@@ -127,12 +130,6 @@ def greedy_necessity(distribution: Distribution) -> Float[Array, " M"]:
     num = num_factors(log_prob.shape[0])
     less = jnp.stack([log_prob[without(num, i)] for i in range(num)])
     return jnp.maximum(0.0, -jnp.expm1(less - log_prob[-1]))
-
-
-NECESSITY = (
-    "Necessity is the least probability that the action taken would have been another one without the factor; over all "
-    "actions, each with its own probability, it averages to the influence."
-)
 
 
 def _interval(values: Sequence[float]) -> dict[str, float]:

@@ -33,6 +33,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 _SEED, _RESAMPLES = 20231, 2000
+LEVELS = np.linspace(0.0, 2.0, 81)  # of the profile of pooled scores
 
 
 @dataclass(frozen=True)
@@ -187,9 +188,6 @@ def _median_estimate(values: Floats) -> Estimate:
     draws = np.sort(np.sort(values[rows], axis=1)[:, (num - 1) // 2])
     low, high = draws[round(0.025 * _RESAMPLES)], draws[round(0.975 * _RESAMPLES) - 1]
     return Estimate(value, float(low), float(high), num, "median, 95% percentile bootstrap")
-
-
-LEVELS = np.linspace(0.0, 2.0, 81)
 
 
 @dataclass(frozen=True)

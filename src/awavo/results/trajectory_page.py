@@ -20,6 +20,7 @@ from awavo.results.trajectory_scores import Z90
 __all__ = ["SUMMARY", "is_inference", "read_inference", "write_inference_report"]
 
 SUMMARY = "inference.json"
+SITES_SHOWN = 200
 LABELS = {
     "rmse": "RMSE, never observed",
     "rmse_first_quarter": "first quarter",
@@ -106,9 +107,6 @@ def _figure(name: str, title: str, text: str, figure: Any) -> dict[str, str]:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return {"id": name, "title": title, "text": text, "data": base64.b64encode(buffer.getvalue()).decode()}
-
-
-SITES_SHOWN = 200
 
 
 def _new(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Any]:

@@ -31,6 +31,8 @@ from awavo.types import Estimate
 
 __all__ = ["block_variance", "check_confidence", "half_width", "student_quantile", "surrogate_costs", "surrogate_mean"]
 
+_CHEAP_SLICES = 1 << 13  # slices that need no sorting
+
 
 def _flatten(estimate: Estimate) -> tuple[tuple, str]:
     return tuple(estimate[:4]), estimate.method
@@ -96,9 +98,6 @@ def half_width(parts: Sequence[Sequence], confidence: float | None) -> Float[Arr
     if confidence is None or not all(freedom for _, freedom in parts):
         return jnp.full((), jnp.nan)
     return jnp.sqrt(sum(student_quantile(confidence, freedom) ** 2 * variance for variance, freedom in parts))
-
-
-_CHEAP_SLICES = 1 << 13  # slices that need no sorting
 
 
 def _moments(points: Float[Array, "n k"], weights: Float[Array, " n"] | None) -> tuple[Array, Array]:

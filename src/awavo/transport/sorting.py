@@ -22,6 +22,11 @@ from jaxtyping import Array, Float, Int
 
 __all__ = ["MAX_LENGTH", "network_pays", "sort_pairs", "sort_rows_by_network", "sort_values", "take_by_order"]
 
+# Measured: beyond this length, or below this many rows, XLA's sort beats the network; a block is to stay in the cache.
+MAX_LENGTH = 1024
+_MIN_ROWS = 48
+_BLOCK_BYTES = 1 << 19
+
 
 def _float_to_key(x: Float[Array, "*batch n"]) -> Int[Array, "*batch n"]:
     kind = jnp.int32 if x.dtype.itemsize == 4 else jnp.int64
@@ -124,12 +129,6 @@ def sort_values(x: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
 def _sort_values_jvp(primals, tangents):
     (values, _), (moved, _) = jax.jvp(sort_pairs, primals, tangents)
     return values, moved
-
-
-# Measured: beyond this length, or below this many rows, XLA's sort is faster; a block is to stay in the cache.
-MAX_LENGTH = 1024
-_MIN_ROWS = 48
-_BLOCK_BYTES = 1 << 19
 
 
 def network_pays(num_rows: int, length: int) -> bool:
