@@ -1,14 +1,7 @@
-"""Result files on disk, and pictures of few pixels."""
+"""Result files on disk."""
 
-import matplotlib
 import pytest
 from made_up import write_results
-
-
-@pytest.fixture(autouse=True)
-def _coarse_pictures(monkeypatch):
-    """Nobody looks at the pictures of tests: few pixels are drawn in a fraction of the time."""
-    monkeypatch.setitem(matplotlib.rcParams, "savefig.dpi", 40)
 
 
 @pytest.fixture
