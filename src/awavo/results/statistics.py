@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -117,7 +116,10 @@ def stratified_bootstrap(
         raise InputError(f"statistic is '{statistic}': expected 'iqm' or 'mean'.")
     values = as_matrix(scores, "scores")
     num, strata = values.shape
-    reduce_fn: Callable[[Floats], Floats] = partial(iqm if statistic == "iqm" else np.mean, axis=-1)
+
+    def reduce_fn(rows: Floats) -> Floats:
+        return np.asarray(iqm(rows, axis=-1)) if statistic == "iqm" else rows.mean(axis=-1)
+
     value = float(reduce_fn(values.reshape(1, -1))[0])
     if num == 1 or not np.isfinite(values).all():
         return Estimate(
