@@ -11,13 +11,16 @@ CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
 CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
 os.environ.setdefault("AWAVO_CACHE_DIR", str(CACHE))
 # Tests compile much and compute little: code that LLVM leaves unoptimised halves their time, the older emitters of
-# fused loops halve it again, and modules in one piece save a seventh of the rest. The last two are flags of jax 0.9;
-# XLA aborts on a flag that it does not know.
+# fused loops halve it again, modules in one piece save a seventh of the rest, and LLVM's expensive passes left out an
+# eighth of compiling. The last two below are flags of jax 0.9; XLA aborts on a flag that it does not know.
 FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
+FLAGS += " --xla_llvm_disable_expensive_passes=true"
 if version("jaxlib").startswith("0.9."):
     FLAGS += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", FLAGS)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# No lines of code attached to the operations of a program: they are a tenth of tracing and lowering.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 import pytest  # noqa: E402
 
@@ -53,6 +56,19 @@ def once(tmp_path_factory):
         return folder
 
     return folder_of
+
+
+@pytest.fixture(scope="session")
+def small_run(once):
+    """Folder of a short run of two seeds that several rooms look at. Copy it to change it."""
+
+    def make(folder):
+        import awavo
+
+        options = dict(cost_limits=(150.0, 150.0), task_options={"horizon": 30})
+        awavo.train(awavo.configure("cartpole", steps=256, seeds=2, **options, **SMALL), folder)
+
+    return once("small-run", make)
 
 
 @pytest.fixture

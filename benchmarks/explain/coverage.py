@@ -24,7 +24,7 @@ from flown import keep
 
 from awavo.control.flight_planner import DEFAULT as CONFIG
 from awavo.control.flight_planner import FACTORS
-from awavo.explain.flight_intervals import measure_band, true_influence, uncertain_posteriors
+from awavo.explain.flight_factors import measure_band, true_influence, uncertain_posteriors
 from awavo.explain.intervals import Band, alive, calibrate, calibrated_band, resampled_influences
 from awavo.explain.simulation import explained_flight, flight_params
 from awavo.provenance import command_line, device_info, source_commit, versions

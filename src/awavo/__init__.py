@@ -23,46 +23,28 @@ if TYPE_CHECKING:
     from awavo.runs.api import Run, certify, configure, evaluate, load, train, train_iter
 
 __all__ = [
-    "Run",
-    "certify",
-    "configure",
-    "errors",
-    "evaluate",
-    "formal",
-    "load",
-    "make_task",
-    "operator_from_maps",
-    "train",
-    "train_iter",
-    "transport",
-]
+    "Run", "certify", "configure", "errors", "evaluate", "formal", "load", "make_task", "operator_from_maps", "train",
+    "train_iter", "transport",
+]  # fmt: skip
 
 __version__ = "0.2.0"
 
 register_with_gymnasium()
 
+# Where each public name is found: in a module, or the module itself.
 _LAZY = {
-    "Run": ("awavo.runs.api", "Run"),
-    "certify": ("awavo.runs.api", "certify"),
-    "configure": ("awavo.runs.api", "configure"),
-    "errors": ("awavo.errors", None),
-    "evaluate": ("awavo.runs.api", "evaluate"),
-    "formal": ("awavo.formal", None),
-    "load": ("awavo.runs.api", "load"),
-    "make_task": ("awavo.registry", "make_task"),
-    "operator_from_maps": ("awavo.inference.operators", "operator_from_maps"),
-    "train": ("awavo.runs.api", "train"),
-    "train_iter": ("awavo.runs.api", "train_iter"),
-    "transport": ("awavo.transport", None),
+    **dict.fromkeys(("Run", "certify", "configure", "evaluate", "load", "train", "train_iter"), "awavo.runs.api"),
+    **{name: f"awavo.{name}" for name in ("errors", "formal", "transport")},
+    "make_task": "awavo.registry",
+    "operator_from_maps": "awavo.inference.operators",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'awavo' has no attribute '{name}'")
-    module, attribute = _LAZY[name]
-    loaded = importlib.import_module(module)
-    return loaded if attribute is None else getattr(loaded, attribute)
+    module = importlib.import_module(_LAZY[name])
+    return module if module.__name__ == f"awavo.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

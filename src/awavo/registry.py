@@ -10,16 +10,9 @@ from typing import Any, NamedTuple
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
 __all__ = [
-    "ALGORITHMS",
-    "GPU_TASKS",
-    "HOST_TASKS",
-    "TASKS",
-    "Registration",
-    "import_named",
-    "make_host_task",
-    "make_task",
+    "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "import_named", "make_host_task", "make_task",
     "resolve",
-]
+]  # fmt: skip
 
 
 class Registration(NamedTuple):
@@ -68,54 +61,39 @@ TASKS |= GPU_TASKS
 
 ALGORITHMS = {
     "awavo": Registration(
-        "awavo.algorithms.awavo:awavo",
-        "inference over action sequences by A-GSWD, ensemble model, ORPO-DR",
-        "AWaVO 2024, Algorithm 2",
-        "awavo.algorithms.awavo:AwavoConfig",
+        "awavo.algorithms.awavo:awavo", "inference over action sequences by A-GSWD, ensemble model, ORPO-DR",
+        "AWaVO 2024, Algorithm 2", "awavo.algorithms.awavo:AwavoConfig",
     ),
     "orpo-dr": Registration(
-        "awavo.algorithms.orpo_dr:orpo_dr",
-        "rectified policy optimisation, quantile critics",
-        "AWaVO 2024, Algorithm 1",
-        "awavo.algorithms.orpo_dr:OrpoDrConfig",
+        "awavo.algorithms.orpo_dr:orpo_dr", "rectified policy optimisation, quantile critics",
+        "AWaVO 2024, Algorithm 1", "awavo.algorithms.orpo_dr:OrpoDrConfig",
     ),
     "crpo": Registration(
-        "awavo.algorithms.crpo:crpo",
-        "constraint-rectified policy optimisation, trust-region steps",
-        "Xu et al. 2021",
-        "awavo.algorithms.crpo:CrpoConfig",
+        "awavo.algorithms.crpo:crpo", "constraint-rectified policy optimisation, trust-region steps",
+        "Xu et al. 2021", "awavo.algorithms.crpo:CrpoConfig",
     ),
     "pcpo": Registration(
-        "awavo.algorithms.pcpo:pcpo",
-        "trust-region step, then projection onto the limits",
-        "Yang et al. 2020",
-        "awavo.algorithms.pcpo:PcpoConfig",
+        "awavo.algorithms.pcpo:pcpo", "trust-region step, then projection onto the limits",
+        "Yang et al. 2020", "awavo.algorithms.pcpo:PcpoConfig",
     ),
     "cpo": Registration(
-        "awavo.algorithms.cpo:cpo",
-        "best step inside the trust region and the limits",
-        "Achiam et al. 2017",
-        "awavo.algorithms.cpo:CpoConfig",
+        "awavo.algorithms.cpo:cpo", "best step inside the trust region and the limits",
+        "Achiam et al. 2017", "awavo.algorithms.cpo:CpoConfig",
     ),
     "trpo-ipo": Registration(
-        "awavo.algorithms.trpo_ipo:trpo_ipo",
-        "log barrier on every limit, trust-region steps",
-        "Liu et al. 2020",
-        "awavo.algorithms.trpo_ipo:TrpoIpoConfig",
+        "awavo.algorithms.trpo_ipo:trpo_ipo", "log barrier on every limit, trust-region steps",
+        "Liu et al. 2020", "awavo.algorithms.trpo_ipo:TrpoIpoConfig",
     ),
     "trpo-lagrangian": Registration(
         "awavo.algorithms.trpo_lagrangian:trpo_lagrangian",
         "Lagrangian with dual ascent or PID multipliers, trust-region steps",
-        "Ray et al. 2019, Stooke et al. 2020",
-        "awavo.algorithms.trpo_lagrangian:TrpoLagrangianConfig",
+        "Ray et al. 2019, Stooke et al. 2020", "awavo.algorithms.trpo_lagrangian:TrpoLagrangianConfig",
     ),
     "paets": Registration(
-        "awavo.algorithms.paets:paets",
-        "planning with a mixture over action sequences and ensemble dynamics",
-        "Okada & Taniguchi 2019",
-        "awavo.algorithms.paets:PaetsConfig",
+        "awavo.algorithms.paets:paets", "planning with a mixture over action sequences and ensemble dynamics",
+        "Okada & Taniguchi 2019", "awavo.algorithms.paets:PaetsConfig",
     ),
-}
+}  # fmt: skip
 
 
 def resolve(name: str, table: dict[str, Registration], kind: str) -> Callable[..., Any]:

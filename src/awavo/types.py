@@ -16,19 +16,9 @@ else:  # annotations can be resolved without importing jax
     Array = PyTree = Any
 
 __all__ = [
-    "ActionSpace",
-    "ActorParts",
-    "Algorithm",
-    "Box",
-    "Critics",
-    "Discrete",
-    "Distribution",
-    "Env",
-    "EnvSpec",
-    "Estimate",
-    "Rollout",
-    "Timestep",
-]
+    "ActionSpace", "ActorParts", "Algorithm", "Box", "Critics", "Discrete", "Distribution", "Env", "EnvSpec",
+    "Estimate", "Rollout", "Timestep",
+]  # fmt: skip
 
 State = TypeVar("State")
 Info = TypeVar("Info")

@@ -12,8 +12,7 @@ import pytest
 from awavo.cli.main import main
 from awavo.errors import InputError
 from awavo.explain.measures import influences
-from awavo.explain.policy import distribution_weights
-from awavo.explain.run_explanation import explain_policies
+from awavo.explain.run_explanation import distribution_weights, explain_policies
 from awavo.explain.task_factors import TASK_PUSHES, Seen, task_factors
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.registry import make_task

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from awavo.errors import InputError
-from awavo.explain.arrays import pack_array, unpack_array
-from awavo.explain.record import DecisionLog, read_log
+from awavo.explain.record import DecisionLog, pack_array, read_log, unpack_array
 from awavo.explain.recording import replay_log
 
 pytest.importorskip("mcap")

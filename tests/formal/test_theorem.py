@@ -5,10 +5,9 @@ import pytest
 
 from awavo.errors import InputError
 from awavo.formal.cmdp import random_cmdp, solve
-from awavo.formal.improvement import certify_improvement
 from awavo.formal.rates import certify_learning_rate, fit_rate, rate_verdict
 from awavo.formal.schedule import Constants, iterations_for, schedule
-from awavo.formal.tabular_orpo import invalid_utility, tabular_orpo
+from awavo.formal.tabular_orpo import certify_improvement, invalid_utility, tabular_orpo
 
 HORIZONS = np.array([100.0, 300, 1_000, 3_000, 10_000])
 

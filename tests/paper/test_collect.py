@@ -6,9 +6,9 @@ import pytest
 from made_up import learning_result, result
 
 from awavo.paper.figures import FIGURES, load
-from awavo.paper.markup import to_html
 from awavo.paper.method_results import read_results
 from awavo.paper.outputs import QUICK, FigureTask, merge_blocks, write_finding
+from awavo.paper.page import to_html
 from awavo.paper.plans import plan_jobs
 
 AROUND = np.linspace(-1, 1, 10)

@@ -7,11 +7,10 @@ import pytest
 from made_up import learning_result
 
 from awavo.paper.claims import CONFIRMED, REFUTED, UNDECIDED, check_claims
-from awavo.paper.comparison import compare_task, difference, good_steps, settled_steps
+from awavo.paper.comparison import compare_task, difference, good_steps, pool_scores, settled_steps
 from awavo.paper.job import Job
 from awavo.paper.learning_text import answer, claims_text
 from awavo.paper.method_results import load_method_results, read_results
-from awavo.paper.scores import pool_scores
 from awavo.results.limits import LimitRule
 
 FACTS = {"threshold": 90.0, "why": "a test", "random": 0.0}

@@ -12,8 +12,7 @@ from awavo.paper.budgets import budget, tasks_table
 from awavo.paper.figures import FIGURES
 from awavo.paper.job import Job, missing_jobs, share_of
 from awavo.paper.plans import learning_settings, plan_jobs, split_seeds
-from awavo.paper.schedule import checkpoint_iterations, curve_iterations
-from awavo.paper.training import curve_rows, last_info, run_learning
+from awavo.paper.training import checkpoint_iterations, curve_iterations, curve_rows, last_info, run_learning
 from awavo.results.recorder import Recorder
 from awavo.runs.train import Training
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from awavo.errors import InputError
-from awavo.results.bootstrap import _levels
 from awavo.results.limits import LimitRule
 from awavo.results.statistics import (
+    _levels,
     evaluation_summary,
     iqm,
     mean_estimate,

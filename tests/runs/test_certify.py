@@ -9,18 +9,11 @@ import pytest
 import awavo
 from awavo.cli.main import main
 
-SMALL = dict(
-    num_envs=4, rollout_length=16, num_updates=2, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64
-)
-
 
 @pytest.fixture(scope="module")
-def certified(once):
+def certified(once, small_run):
     def make(folder):
-        config = awavo.configure(
-            "cartpole", steps=512, seeds=2, cost_limits=(150.0, 150.0), task_options={"horizon": 30}, **SMALL
-        )
-        awavo.train(config, folder / "cartpole")
+        shutil.copytree(small_run, folder / "cartpole")
         code = main(["certify", str(folder / "cartpole"), "--episodes", "60", "--json"])
         (folder / "code").write_text(str(code))
 

@@ -6,25 +6,12 @@ import numpy as np
 import pytest
 
 from awavo.cli.main import main
-from awavo.paper.training import run_learning
 from awavo.results.compare import compare_runs
 from awavo.results.store import load_run
 from awavo.runs.api import load
 from awavo.training.evaluation import Episodes
 
-EPISODES = 4
-WALKER = {
-    "task": "walker", "algo": "crpo", "steps": 64, "episodes": EPISODES, "cost_limits": [1.5],
-    "task_options": {"horizon": 20},
-    "options": {"num_envs": 4, "rollout_length": 16, "hidden": [8], "window": 4},
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    """Two seeds of the walker trained and evaluated as a job of the paper's comparison; its run folder."""
-    folder = tmp_path_factory.mktemp("job") / "run"
-    return folder, run_learning(WALKER, (3, 4), folder=folder)["evaluation"]["greedy"]
+EPISODES = 4  # those of the job
 
 
 def figures(entry):
@@ -32,8 +19,8 @@ def figures(entry):
     return {"return": entry["return"]["per_seed"], "length": entry["length"]["per_seed"], **costs}
 
 
-def test_the_same_numbers_for_every_seed_wherever_they_are_asked_for(job, capsys):
-    folder, found = job
+def test_the_same_numbers_for_every_seed_wherever_they_are_asked_for(walker_job, capsys):
+    folder, found = walker_job
     code = main(["evaluate", str(folder), "--episodes", str(EPISODES), "--json"])
     printed = json.loads(capsys.readouterr().out)
     assert figures(printed) == figures(found)
@@ -45,14 +32,14 @@ def test_the_same_numbers_for_every_seed_wherever_they_are_asked_for(job, capsys
     assert row.outcome.feasible_seeds == found["feasible_seeds"]
 
 
-def test_another_seed_of_the_evaluation_gives_other_numbers(job):
-    folder, found = job
+def test_another_seed_of_the_evaluation_gives_other_numbers(walker_job):
+    folder, found = walker_job
     assert figures(load(folder).evaluate(EPISODES, seed=5)["greedy"]) != figures(found)
 
 
 @pytest.mark.parametrize(("require", "code"), [("all", 1), ("50%", 0), ("1", 0), ("2", 1)])
-def test_the_exit_code_asks_for_as_many_seeds_as_are_required(job, monkeypatch, require, code):
-    folder, found = job
+def test_the_exit_code_asks_for_as_many_seeds_as_are_required(walker_job, monkeypatch, require, code):
+    folder, found = walker_job
     entry = {**found, "feasible_seeds": 1}
     monkeypatch.setattr("awavo.runs.api.Run.evaluate", lambda *_, **__: {"greedy": entry, "stochastic": entry})
     assert main(["evaluate", str(folder), "--require", require, "--json"]) == code
@@ -64,10 +51,10 @@ def test_nonsense_is_refused_before_anything_is_loaded(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path), "--slack", "-1"]) == 2
 
 
-def test_host_episodes_start_from_the_seeds_that_the_module_names(job, monkeypatch):
+def test_host_episodes_start_from_the_seeds_that_the_module_names(walker_job, monkeypatch):
     """Stored certificates of host runs are rechecked on the same episodes: another seeding would refute them all."""
     starts = []
     episodes = Episodes(np.zeros(EPISODES), np.zeros((EPISODES, 1)), np.zeros(EPISODES))
     monkeypatch.setattr("awavo.runs.evaluate.evaluate_host", lambda *args: starts.append(args[-1]) or episodes)
-    load(job[0]).evaluate(EPISODES, seed=100)
+    load(walker_job[0]).evaluate(EPISODES, seed=100)
     assert starts == [107, 109, 106, 108]  # seed + 2 s + greedy, of seeds 3 and 4: greedy, then stochastic

@@ -10,21 +10,11 @@ from awavo.errors import InputError
 from awavo.runs import render
 from awavo.runs.render import render_run, render_task
 from awavo.tasks.goal.walker import WalkerBackend
-from tests.conftest import SMALL
 
 
-@pytest.fixture(scope="module")
-def walker(once):
-    """A walker run with a limit and a number of hazards of its own."""
-    pytest.importorskip("mujoco")
-
-    def make(folder):
-        config = awavo.configure(
-            "walker", steps=64, seeds=1, cost_limits=(1.5,), task_options={"num_hazards": 3}, **SMALL
-        )
-        awavo.train(config, folder)
-
-    return once("rendered-walker", make)
+@pytest.fixture
+def walker(walker_job):
+    return walker_job[0]
 
 
 @pytest.fixture

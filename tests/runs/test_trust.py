@@ -1,21 +1,19 @@
 """A run folder from somebody else is data: what its configuration names is not run unless the caller says so."""
 
 import json
+import shutil
 import sys
 
 import pytest
 
 import awavo
-from tests.conftest import SMALL
 
 PAYLOAD = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    out = tmp_path_factory.mktemp("trust") / "run"
-    awavo.train(awavo.configure("cartpole", steps=64, seeds=1, **SMALL), out)
-    return out
+@pytest.fixture
+def folder(small_run, tmp_path):
+    return shutil.copytree(small_run, tmp_path / "run")
 
 
 @pytest.fixture
@@ -38,23 +36,19 @@ def payload(tmp_path, monkeypatch):
 )
 def test_code_named_by_a_folder_is_not_run(folder, payload, change):
     path = folder / "config.json"
-    kept = path.read_text()
-    meta = json.loads(kept)
+    meta = json.loads(path.read_text())
     for name, value in change.items():
         old = meta["config"][name]
         meta["config"][name] = {**old, **value} if isinstance(old, dict) else value
     path.write_text(json.dumps(meta))
-    try:
-        with pytest.raises(awavo.errors.RunFolderError, match=r"names code to run .*--trust") as caught:
-            awavo.load(folder)
-        assert "\n" not in str(caught.value)
-        assert not payload.exists()
-        with pytest.raises(awavo.errors.AwavoError):
-            awavo.load(folder, trust=True)
-        assert payload.exists() or "bridge" in str(change)
-    finally:
-        path.write_text(kept)
+    with pytest.raises(awavo.errors.RunFolderError, match=r"names code to run .*--trust") as caught:
+        awavo.load(folder)
+    assert "\n" not in str(caught.value)
+    assert not payload.exists()
+    with pytest.raises(awavo.errors.AwavoError):
+        awavo.load(folder, trust=True)
+    assert payload.exists() or "bridge" in str(change)
 
 
 def test_a_folder_that_names_no_code_opens(folder):
-    assert awavo.load(folder).env_steps == 64
+    assert awavo.load(folder).env_steps == 256

@@ -3,8 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.transport.network import network_pays, sort_rows_by_network
-from awavo.transport.sorting import sort_pairs, sort_values
+from awavo.transport.sorting import network_pays, sort_pairs, sort_rows_by_network, sort_values
 
 SHAPES = [(3, 1), (2, 3, 7), (50, 33)]
 
@@ -30,7 +29,7 @@ def test_close_values_and_extremes_are_ordered():
 
 @pytest.mark.parametrize("length", [2, 31])
 def test_network_in_several_blocks(rng, length, monkeypatch):
-    monkeypatch.setattr("awavo.transport.network._BLOCK_BYTES", 4 * 128 * 50)
+    monkeypatch.setattr("awavo.transport.sorting._BLOCK_BYTES", 4 * 128 * 50)
     keys = rng.integers(-(2**31), 2**31, (130, length)).astype(np.int32)
     keys[:, 0] = np.iinfo(np.int32).max
     np.testing.assert_array_equal(sort_rows_by_network(jnp.asarray(keys)), np.sort(keys, 1))

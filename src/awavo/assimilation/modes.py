@@ -26,14 +26,9 @@ from awavo.assimilation.projection import project
 from awavo.assimilation.trajectories import Data, Flow, site_cost, tangent_step
 
 __all__ = [
-    "STARTS_PER_JOIN",
-    "SearchSettings",
-    "inner_sites",
-    "local_chi2",
-    "segment_length",
-    "segment_search",
+    "STARTS_PER_JOIN", "SearchSettings", "inner_sites", "local_chi2", "segment_length", "segment_search",
     "segments_around",
-]
+]  # fmt: skip
 
 # Variances of the model at the seam and of the ends around the present solution; much smaller ones upset float32.
 SEAM_NOISE, TIE = 25.0, 0.05

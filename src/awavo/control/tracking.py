@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from awavo.tasks.quadrotor.body import rotate_back, thrust_axis
+from awavo.tasks.quadrotor.body import Vector3, Vector4, rotate_back, thrust_axis
 from awavo.tasks.quadrotor.references import RefState
 
 __all__ = ["Gains", "limit_tilt", "track"]
@@ -33,7 +32,7 @@ class Gains(NamedTuple):
     max_thrust: float = 20.0
 
 
-def limit_tilt(a: Float[Array, "3 ..."], max_tilt: float) -> Float[Array, "3 ..."]:
+def limit_tilt(a: Vector3, max_tilt: float) -> Vector3:
     """Shorten the horizontal part of a wanted acceleration until its tilt is within bounds."""
     up = jnp.maximum(a[2], 1.0)
     flat = jnp.sqrt(a[0] ** 2 + a[1] ** 2)
@@ -42,14 +41,14 @@ def limit_tilt(a: Float[Array, "3 ..."], max_tilt: float) -> Float[Array, "3 ...
 
 
 def track(
-    position: Float[Array, "3 ..."],
-    velocity: Float[Array, "3 ..."],
-    attitude: Float[Array, "4 ..."],
+    position: Vector3,
+    velocity: Vector3,
+    attitude: Vector4,
     wanted: RefState,
-    push: Float[Array, "3 ..."],
+    push: Vector3,
     gravity: float,
     gains: Gains,
-) -> Float[Array, "4 ..."]:
+) -> Vector4:
     """Return thrust per mass and body rates; `push` is the acceleration by external force and drag to be undone."""
     shape = (3, *[1] * (position.ndim - 1))
     weight = gravity * jnp.array([0.0, 0.0, 1.0]).reshape(shape)

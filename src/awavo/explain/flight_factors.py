@@ -1,29 +1,37 @@
-"""Factors of a flight: what each removes from what the planner believes, and the same pool scored without it."""
+"""Factors of a flight: what each removes from what the planner believes, and the same pool scored without it.
+
+For wind and obstacles, the planner's own factors, also the posteriors that other forces would have given (intervals).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.control.belief import Belief
+from awavo.control.belief import Belief, draw_members
 from awavo.control.flight_planner import DecisionInputs, flight_planner, likelihoods
 from awavo.control.planner_config import PlannerConfig
 from awavo.errors import UnknownNameError, did_you_mean
 from awavo.explain.decision import coalition_scores
 from awavo.explain.factors import Factor
-from awavo.explain.measures import coalition_weights
+from awavo.explain.intervals import LEVEL, Band, nested_draws, quantile_band
+from awavo.explain.measures import coalition_weights, influences
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
 
-__all__ = ["FLIGHT_FACTORS", "Situation", "factor_weights", "flight_factor"]
+__all__ = [
+    "FLIGHT_FACTORS", "NUM_RESAMPLES", "Situation", "Uncertain", "factor_weights", "flight_factor", "measure_band",
+    "true_influence", "uncertain_posteriors",
+]  # fmt: skip
 
 FAR = 1e4
+NUM_FORCES, NUM_RESAMPLES = 8, 24
 
 
 class Situation(NamedTuple):
@@ -80,3 +88,55 @@ def factor_weights(
     scores = coalition_scores(log_likelihood, Situation(inputs.belief, inputs.forest), factors)
     candidates = planner.pool(score_key, inputs.belief, inputs.particles)[0]
     return coalition_weights(scores, 1.0), candidates
+
+
+class Uncertain(NamedTuple):
+    """The posteriors of the coalitions, the pool they weigh, and the posteriors that other forces would have given."""
+
+    weights: Float[Array, "S K"]
+    pool: Float[Array, "K D"]
+    outer: Float[Array, "B S K"]
+
+
+def uncertain_posteriors(inputs: DecisionInputs, params: QuadrotorParams, config: PlannerConfig) -> Uncertain:
+    """Score the decision's own pool again, as it was and under forces drawn from the belief."""
+    planner = flight_planner(params, lissajous, config)
+    body, time, belief = inputs.body, inputs.time, inputs.belief
+    candidates, theta, still = planner.pool(jax.random.split(inputs.key)[0], belief, inputs.particles)
+    near = planner.model.near_path(inputs.forest, time)
+    shifts = draw_members(_keys(inputs)[0], belief, NUM_FORCES)[:3] - belief.mean[:3, None]
+    moved = theta + jnp.zeros((NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
+    worlds = jnp.concatenate([still[None], theta[None], moved])
+    signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near).signals, worlds)
+    pairs = jax.vmap(lambda windy: likelihoods(jnp.stack([signals[0], windy]), config))(signals[1:])
+    weights = coalition_weights(pairs, 1.0)
+    return Uncertain(weights[0], candidates, weights[1:])
+
+
+def _keys(inputs: DecisionInputs) -> Array:
+    """Keys of the forces and of the resamples of a decision."""
+    return jax.random.split(jax.random.fold_in(inputs.key, 1))
+
+
+def measure_band(
+    inputs: DecisionInputs,
+    found: Uncertain,
+    measure: Callable[[Array, Array], Array],
+    num: int = NUM_RESAMPLES,
+    level: float = LEVEL,
+) -> Band:
+    """Return the raw band of `measure(counts, weights)`: over the force's uncertainty and resamples of the pool."""
+    every = nested_draws(_keys(inputs)[1], jnp.concatenate([found.weights[None], found.outer]), num, measure)
+    return quantile_band(every[0], every[1 + num :], level)
+
+
+def true_influence(
+    inputs: DecisionInputs, force: Float[Array, " 3"], params: QuadrotorParams, config: PlannerConfig
+) -> Float[Array, " 2"]:
+    """Return what a planner with this (large) pool would have found, had its belief been centred at the true force."""
+    mean = inputs.belief.mean.at[:3].set(force)
+    known = Belief(mean, inputs.belief.covariance)
+    key = jax.random.fold_in(inputs.key, 2)
+    planner = flight_planner(params, lissajous, config)
+    scores = planner.score(key, inputs.body, inputs.time, known, inputs.particles, inputs.forest)
+    return influences(coalition_weights(likelihoods(scores.signals, config), 1.0))

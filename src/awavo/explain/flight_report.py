@@ -16,10 +16,11 @@ from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner
 from awavo.control.planner_config import PlannerConfig
 from awavo.errors import InputError
 from awavo.explain.calibration import NECESSITY, UNITS, calibration_for
-from awavo.explain.flight_factors import factor_weights, flight_factor
-from awavo.explain.flight_intervals import (
+from awavo.explain.flight_factors import (
     NUM_RESAMPLES,
     Uncertain,
+    factor_weights,
+    flight_factor,
     measure_band,
     uncertain_posteriors,
 )
@@ -122,15 +123,10 @@ def decision_program(config: PlannerConfig, names: tuple[str, ...]):
 
         both = measure_band(inputs, found, chances, spread * NUM_RESAMPLES)
         measures = measure_weights(weights)
-        return DecisionRow(
-            Band(*(x[0] for x in both)),
-            measures.shares,
-            measures.together,
-            Band(*(x[1] for x in both)),
-            measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES),
-            mean_parts(weights, points[-1]),
-            effective_sample_size(weights[-1]),
-        )
+        influence, needed = (Band(*(x[i] for x in both)) for i in range(2))
+        magnitude = measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES)
+        rest = (mean_parts(weights, points[-1]), effective_sample_size(weights[-1]))
+        return DecisionRow(influence, measures.shares, measures.together, needed, magnitude, *rest)
 
     return jax.jit(one)
 
@@ -194,17 +190,9 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         fans.append(
             Fan(place, {k: np.round(p[::2].transpose(2, 0, 1), 3).tolist() for k, p in zip(kinds, paths, strict=True)})
         )
+    numbers, times = np.array([d.number for d in chosen]), np.array([float(d.inputs.time) for d in chosen])
+    shares, together = np.asarray(found.shares), np.asarray(found.together)
+    motors, size = np.asarray(found.motors), np.asarray(found.effective_size)
     return FlightExplanation(
-        names=names,
-        numbers=np.array([d.number for d in chosen]),
-        time=np.array([float(d.inputs.time) for d in chosen]),
-        influence=influence,
-        calibrated=calibrated,
-        shares=np.asarray(found.shares),
-        together=np.asarray(found.together),
-        necessity=needed,
-        magnitude=sizes,
-        motors=np.asarray(found.motors),
-        effective_size=np.asarray(found.effective_size),
-        fans=fans,
+        names, numbers, times, influence, calibrated, shares, together, needed, sizes, motors, size, fans
     )

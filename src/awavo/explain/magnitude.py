@@ -54,11 +54,7 @@ def _debiased(key, points, p, q, num_slices):
 
 
 def debiased_magnitude(
-    key: Array,
-    points: Float[Array, "K d"],
-    p: Float[Array, " K"],
-    q: Float[Array, " K"],
-    num_slices: int = NUM_SLICES,
+    key: Array, points: Float[Array, "K d"], p: Float[Array, " K"], q: Float[Array, " K"], num_slices: int = NUM_SLICES
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return the debiased magnitude (negative where noise outweighs it) and the plug-in one.
 

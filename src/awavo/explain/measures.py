@@ -30,17 +30,9 @@ from jaxtyping import Array, Float
 from awavo.explain.factors import without
 
 __all__ = [
-    "Measures",
-    "coalition_weights",
-    "influences",
-    "mean_parts",
-    "measure_weights",
-    "necessity",
-    "num_factors",
-    "shapley",
-    "shapley_matrix",
-    "total_variation",
-]
+    "Measures", "coalition_weights", "influences", "mean_parts", "measure_weights", "necessity", "num_factors",
+    "shapley", "shapley_matrix", "total_variation",
+]  # fmt: skip
 
 
 class Measures(NamedTuple):

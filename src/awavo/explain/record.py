@@ -3,13 +3,16 @@ r"""The decision record: an MCAP file with every input and outcome of every plan
 Topic `/flight` holds one message: planner settings, the vehicle's numbers, the obstacles, provenance. Topic
 `/decision` holds one message a step: key, state, force estimate with covariance, posterior particles (the nominal),
 log-likelihoods of every coalition (the costs per factor), weights and action; a simulation adds what it alone knows.
-Messages are JSON; arrays are base64 of their bytes, so that a decision can be made again bit by bit. The file is
-written in small chunks: what was flushed before a crash can be read.
+Messages are JSON; arrays are a type, a shape and the bytes in base64, so that a decision can be made again bit by bit,
+and nothing in a file is ever run. The file is written in small chunks: what was flushed before a crash can be read.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -17,22 +20,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 
 from awavo.control.belief import Belief
 from awavo.control.flight_planner import DecisionInputs
 from awavo.control.planner_config import PlannerConfig, stored_planner
 from awavo.errors import InputError, MissingExtraError
-from awavo.explain.arrays import pack_array, unpack_array
 from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log", "require_mcap"]
+__all__ = [
+    "DecisionLog", "FlightLog", "LoggedDecision", "MAX_BYTES", "pack_array", "read_log", "require_mcap", "unpack_array",
+]  # fmt: skip
 
 # The second format names the planner's settings in one table; the first, with the model's apart, is still read.
 FORMAT, READABLE = 2, (1, 2)
 CHUNK_BYTES = 16 * 1024
 FIELDS = ("log_likelihood", "weights", "action", "effective_size")
+DTYPES = ("float32", "float64", "int32", "uint32", "bool")
+MAX_BYTES = 64 * 2**20
 
 
 def _mcap() -> ModuleType:
@@ -223,3 +230,26 @@ def _gaps(indices: list[int], about: Mapping[str, object]) -> list[str]:
             runs.append([i, i])
     named = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs[:5])
     return [f"decisions {named} of {last + 1} are missing"]
+
+
+def pack_array(array: ArrayLike) -> dict[str, object]:
+    """Return a JSON object that holds the array."""
+    values = np.asarray(array)
+    if values.dtype.name not in DTYPES:
+        raise InputError(f"an array of {values.dtype} cannot be logged: expected one of {', '.join(DTYPES)}.")
+    data = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False)).tobytes()
+    return {"dtype": values.dtype.name, "shape": list(values.shape), "data": base64.b64encode(data).decode()}
+
+
+def unpack_array(packed: Any) -> np.ndarray:
+    """Return the array of `pack_array`, or refuse what is none."""
+    try:
+        dtype, shape, data = packed["dtype"], packed["shape"], base64.b64decode(packed["data"], validate=True)
+        if dtype not in DTYPES or not all(isinstance(n, int) and n >= 0 for n in shape):
+            raise ValueError(f"dtype {dtype!r}, shape {shape!r}")
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size != len(data) or size > MAX_BYTES:
+            raise ValueError(f"{len(data)} bytes for shape {shape!r}")
+    except (TypeError, KeyError, ValueError, binascii.Error) as error:
+        raise InputError(f"an array of the log cannot be read ({error}).") from error
+    return np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).reshape(shape).astype(dtype)

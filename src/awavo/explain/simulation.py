@@ -15,14 +15,7 @@ from awavo.control.flight_planner import DecisionInputs, FlightDecision, flight_
 from awavo.control.planner_config import PlannerConfig
 from awavo.errors import InputError
 from awavo.explain.measures import influences, mean_parts, measure_weights
-from awavo.tasks.quadrotor.flight import (
-    ACTION_HIGH,
-    ACTION_LOW,
-    FLIGHT_TASKS,
-    FlightState,
-    flight_functions,
-    mark_time,
-)
+from awavo.tasks.quadrotor.flight import ACTION_HIGH, ACTION_LOW, FLIGHT_TASKS, FlightState, flight_functions, mark_time
 from awavo.tasks.quadrotor.forest import clearance
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous

@@ -19,16 +19,9 @@ from awavo.formal.certificate import PROVED, REFUTED, SUPPORTED, Assumption, Cer
 from awavo.formal.cmdp import ExactCMDP, policy_q
 
 __all__ = [
-    "Projection",
-    "bellman_update",
-    "certify_contraction",
-    "certify_fixed_point",
-    "certify_projection",
-    "fixed_point",
-    "project_quantiles",
-    "sample_returns",
-    "wasserstein_to_quantiles",
-]
+    "Projection", "bellman_update", "certify_contraction", "certify_fixed_point", "certify_projection", "fixed_point",
+    "project_quantiles", "sample_returns", "wasserstein_to_quantiles",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Projection = Callable[[Floats, Floats, int], Floats]

@@ -20,14 +20,9 @@ from awavo.checks import all_finite
 from awavo.errors import InputError
 
 __all__ = [
-    "beta_mixture",
-    "betting_log_capital",
-    "betting_mean",
-    "clopper_pearson",
-    "empirical_bernstein",
-    "episodes_needed",
+    "beta_mixture", "betting_log_capital", "betting_mean", "clopper_pearson", "empirical_bernstein", "episodes_needed",
     "hoeffding",
-]
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 FRACTIONS = np.geomspace(1e-4, 0.995, 40)  # f_k: bold bets win on far means, cautious ones on near means

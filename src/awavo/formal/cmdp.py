@@ -19,15 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from awavo.errors import InputError
 
-__all__ = [
-    "ExactCMDP",
-    "Solution",
-    "exact_cmdp",
-    "policy_q",
-    "policy_totals",
-    "random_cmdp",
-    "solve",
-]
+__all__ = ["ExactCMDP", "Solution", "exact_cmdp", "policy_q", "policy_totals", "random_cmdp", "solve"]
 
 Floats = NDArray[np.float64]
 
@@ -118,14 +110,8 @@ def solve(cmdp: ExactCMDP) -> Solution:
     flow = np.repeat(np.eye(num_states), num_actions, 1) - cmdp.discount * cmdp.transition.reshape(size, -1).T
     bound = np.isfinite(cmdp.limits)
     costs = cmdp.signals[1:].reshape(-1, size)
-    out = linprog(
-        -cmdp.signals[0].ravel(),
-        A_eq=flow,
-        b_eq=cmdp.initial,
-        A_ub=costs[bound] if bound.any() else None,
-        b_ub=cmdp.limits[bound] if bound.any() else None,
-        method="highs",
-    )
+    upper = {"A_ub": costs[bound], "b_ub": cmdp.limits[bound]} if bound.any() else {}
+    out = linprog(-cmdp.signals[0].ravel(), A_eq=flow, b_eq=cmdp.initial, method="highs", **upper)
     if out.status == 2:
         raise InputError("no policy keeps these limits: the CMDP is infeasible; raise a limit.")
     if out.status != 0:

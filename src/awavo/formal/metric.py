@@ -143,16 +143,9 @@ def _attack(distance: Distance, dim: int, seed: int) -> Attack:
     worst, mirror = int(np.argmax(best)), float(found[0, 0, 5])
     found = found.reshape(-1, len(_PAIRS))
     asymmetry = np.abs(found[:, 0] - found[:, 3]) / (1e-9 + np.abs(found[:, 0]))
-    return Attack(
-        float(best[worst]),
-        at[0][worst],
-        softmax(at[1][worst], axis=-1),
-        float(np.max(-found)),
-        float(asymmetry.max()),
-        float(np.abs(found[:, 4]).max()),
-        mirror,
-        starts[0][0, 0],
-    )
+    weights, own = softmax(at[1][worst], axis=-1), float(np.abs(found[:, 4]).max())
+    others = (float(np.max(-found)), float(asymmetry.max()), own)
+    return Attack(float(best[worst]), at[0][worst], weights, *others, mirror, starts[0][0, 0])
 
 
 def _axioms(instance: SliceInstance, attack: Attack, seed: int, own: bool, label: str) -> Certificate:

@@ -124,13 +124,7 @@ def _samples(forward: Map, floor: float, low: float, high: float) -> list[float]
 
 
 def _inverse(
-    operator: Operator,
-    kind: str,
-    sign: int,
-    forward: Map,
-    inverse: Map,
-    low: float,
-    high: float,
+    operator: Operator, kind: str, sign: int, forward: Map, inverse: Map, low: float, high: float
 ) -> Certificate:
     """|F(F^-1(v)) - v| over the whole range, by the mean-value form; and F^-1 in order."""
     slack = INVERSE_TOLERANCE * (high - low)

@@ -42,17 +42,10 @@ def fit_rate(horizons: ArrayLike, errors: ArrayLike, *, draws: int = 2_000, seed
     resampled = np.stack([errors[p, s].mean((0, 1)) for p, s in zip(problems, seeds, strict=True)])
     # A bootstrap of both levels: which problems, and which seeds of each.
     slopes, floors = _slope(horizons, resampled), _floor(horizons, resampled)
-    low, high = np.quantile(slopes, (0.025, 0.975))
-    floor_low, floor_high = np.quantile(floors, (0.025, 0.975))
-    return RateFit(
-        float(_slope(horizons, means[None])[0]),
-        float(low),
-        float(high),
-        float(_floor(horizons, means[None])[0]),
-        float(floor_low),
-        float(floor_high),
-        means,
-    )
+    ends = (map(float, np.quantile(draws, (0.025, 0.975))) for draws in (slopes, floors))
+    (low, high), (floor_low, floor_high) = ends
+    slope, floor = (float(fit(horizons, means[None])[0]) for fit in (_slope, _floor))
+    return RateFit(slope, low, high, floor, floor_low, floor_high, means)
 
 
 def _slope(horizons: Floats, errors: Floats) -> Floats:

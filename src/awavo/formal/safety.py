@@ -106,18 +106,10 @@ def certify_safety(
         ok = None if max_violation is None else chance[1] <= max_violation
         rate = float((column > limit).mean())
         evidence.append(Evidence(f"P(cost {name} > {limit:g})", rate, *chance, wanted, ok))
-        rows.append(
-            {
-                "cost": name,
-                "limit": limit,
-                "mean": float(column.mean()),
-                "mean_bounds": mean,
-                "violation": rate,
-                "violation_bounds": chance,
-                "verdict": verdict,
-                "episodes_needed": more,
-            }
-        )
+        rows.append({
+            "cost": name, "limit": limit, "mean": float(column.mean()), "mean_bounds": mean, "violation": rate,
+            "violation_bounds": chance, "verdict": verdict, "episodes_needed": more,
+        })  # fmt: skip
     verdict = weakest(row["verdict"] for row in rows)
     reason = _reason(verdict, rows, delta)
     kind = "anytime-valid: stopping early is sound" if anytime else "for a sample size fixed in advance"

@@ -57,12 +57,7 @@ def _whole(value: float) -> int:
 
 
 def schedule(
-    discount: float,
-    width: int,
-    layers: int,
-    iterations: int,
-    delta: float = 0.05,
-    constants: Constants | None = None,
+    discount: float, width: int, layers: int, iterations: int, delta: float = 0.05, constants: Constants | None = None
 ) -> Schedule:
     """K_td (the larger of the paper's two), l_Q, tau_c and the bound for T iterations."""
     _check(discount, width, layers, delta)
@@ -74,18 +69,10 @@ def schedule(
     optimisation = c.c5 * horizon / math.sqrt(iterations)
     floor = c.c6 * horizon / size
     transient = (c.c7 + 2 * c.c3 * math.sqrt(math.log(1 / delta))) * horizon / (iterations * size)
-    return Schedule(
-        iterations,
-        max(statement, proof),
-        statement,
-        proof,
-        1 / math.sqrt(iterations),
-        horizon / math.sqrt(iterations) + horizon / (iterations * size),
-        optimisation,
-        floor,
-        transient,
-        optimisation + floor + transient,
-    )
+    step_size = 1 / math.sqrt(iterations)
+    tolerance = horizon / math.sqrt(iterations) + horizon / (iterations * size)
+    steps, terms = (max(statement, proof), statement, proof), (optimisation, floor, transient)
+    return Schedule(iterations, *steps, step_size, tolerance, *terms, optimisation + floor + transient)
 
 
 def iterations_for(

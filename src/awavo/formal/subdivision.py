@@ -47,13 +47,7 @@ def _point_value(enclose: Enclosure, at: float) -> Interval | None:
 
 
 def prove_order(
-    enclose: Enclosure,
-    sign: int,
-    boxes: list[Interval],
-    *,
-    flat_from: float | None,
-    shown: Shown,
-    kind: str,
+    enclose: Enclosure, sign: int, boxes: list[Interval], *, flat_from: float | None, shown: Shown, kind: str
 ) -> Proof:
     """Prove that `sign` times the function never decreases on the boxes, nor stays flat from `flat_from` on."""
     pending, used, values, open_at = list(boxes), 0, None, None
@@ -109,11 +103,7 @@ def prove_order(
 
 
 def _contradiction(
-    box: Interval,
-    branches: Sequence[Branch],
-    ends: Sequence[Interval | None],
-    sign: int,
-    shown: Shown,
+    box: Interval, branches: Sequence[Branch], ends: Sequence[Interval | None], sign: int, shown: Shown
 ) -> tuple[str, dict[str, list[float]]] | None:
     """Two points in the wrong order, or on branches whose values stay apart over a box that is almost a point."""
     first, last = ends

@@ -156,16 +156,9 @@ def ensemble(
         net_key, prior_key = jax.random.split(key)
         nets = draw(net_key, hidden, activation, 0.1)
         priors = draw(prior_key, PRIOR_HIDDEN, activation, 1.0) if prior_scale > 0 else ()
-        return Ensemble(
-            nets,
-            priors,
-            optimizer_state(optimizer, nets),
-            running_statistics(dim),
-            running_statistics(dim),
-            running_statistics(1 + num_costs),
-            jnp.zeros(num_members),
-            jnp.ones(dim),
-        )
+        opt, evidence, stretch = optimizer_state(optimizer, nets), jnp.zeros(num_members), jnp.ones(dim)
+        obs_stats, change_stats, signal_stats = (running_statistics(size) for size in (dim, dim, 1 + num_costs))
+        return Ensemble(nets, priors, opt, obs_stats, change_stats, signal_stats, evidence, stretch)
 
     def observe(model: Ensemble, obs: Array, reward: Array, costs: Array, next_obs: Array) -> Ensemble:
         return model._replace(

@@ -22,17 +22,9 @@ from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = [
-    "PlanningConfig",
-    "Sequences",
-    "action_defining",
-    "plan_dim",
-    "resample",
-    "sequences",
-    "shares",
-    "slice_shape",
-    "to_box",
-    "to_unit",
-]
+    "PlanningConfig", "Sequences", "action_defining", "plan_dim", "resample", "sequences", "shares", "slice_shape",
+    "to_box", "to_unit",
+]  # fmt: skip
 
 MAX_MONOMIAL_DIM = 4
 # Shares of the candidates from the actor and from the shifted posterior; the rest are from the prior.

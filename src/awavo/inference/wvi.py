@@ -30,14 +30,9 @@ from awavo.transport.defining import Defining
 from awavo.transport.staircase import power_cost
 
 __all__ = [
-    "Posterior",
-    "categorical_gswd",
-    "effective_sample_size",
-    "infer",
-    "move_particles",
-    "move_probabilities",
+    "Posterior", "categorical_gswd", "effective_sample_size", "infer", "move_particles", "move_probabilities",
     "tempered_weights",
-]
+]  # fmt: skip
 
 # Log of the temperature in standard deviations of the log-likelihood: 32^4 steps between the ends.
 _LOG_TEMPERATURES = (-30.0, 8.0)

@@ -8,23 +8,7 @@ from awavo.networks.policy import Actor, actor, actor_parts
 from awavo.networks.slicing import SlicingHead, diversity_loss, slicing_head
 
 __all__ = [
-    "MLP",
-    "ActionDistribution",
-    "Actor",
-    "Categorical",
-    "CautiousCritic",
-    "QuantileCritic",
-    "RunningStatistics",
-    "SlicingHead",
-    "SquashedGaussian",
-    "actor",
-    "actor_parts",
-    "cautious_critic",
-    "diversity_loss",
-    "mlp",
-    "normalize",
-    "quantile_critic",
-    "running_statistics",
-    "slicing_head",
-    "update_statistics",
-]
+    "MLP", "ActionDistribution", "Actor", "Categorical", "CautiousCritic", "QuantileCritic", "RunningStatistics",
+    "SlicingHead", "SquashedGaussian", "actor", "actor_parts", "cautious_critic", "diversity_loss", "mlp", "normalize",
+    "quantile_critic", "running_statistics", "slicing_head", "update_statistics",
+]  # fmt: skip

@@ -33,9 +33,7 @@ def update_statistics(stats: RunningStatistics, batch: Float[Array, "... d"]) ->
     delta = mean - stats.mean
     # The second moment of the union also holds how far the two means lie apart.
     return RunningStatistics(
-        count,
-        stats.mean + delta * size / count,
-        stats.deviation + squares + delta**2 * stats.total * size / count,
+        count, stats.mean + delta * size / count, stats.deviation + squares + delta**2 * stats.total * size / count
     )
 
 

@@ -2,7 +2,8 @@
 
 Seeds and methods are within limits by the one rule of results/limits.py. A seed is *good* at a checkpoint if it is
 within limits and its return is at least the task's threshold; the steps of a method are those after which half of its
-seeds have been good (the lower median of the first such checkpoint; never counts as infinite).
+seeds have been good (the lower median of the first such checkpoint; never counts as infinite). Scores pooled over tasks
+are 0 for a random policy or a seed outside its limits and 1 at the threshold.
 """
 
 from __future__ import annotations
@@ -17,13 +18,22 @@ from numpy.typing import NDArray
 
 from awavo.paper.method_results import MethodResult, Point
 from awavo.results.limits import STRICT, LimitRule
-from awavo.results.statistics import mean_estimate, probability_of_improvement, stratified_bootstrap
+from awavo.results.statistics import (
+    mean_estimate,
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap,
+)
 from awavo.types import Estimate
 
-__all__ = ["Standing", "TaskComparison", "compare_task", "difference", "good_steps", "settled_steps", "steps_by_level"]
+__all__ = [
+    "LEVELS", "Pooled", "Standing", "TaskComparison", "compare_task", "difference", "good_steps", "pool_scores",
+    "settled_steps", "steps_by_level",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 _SEED, _RESAMPLES = 20231, 2000
+LEVELS = np.linspace(0.0, 2.0, 81)  # of the profile of pooled scores
 
 
 @dataclass(frozen=True)
@@ -141,19 +151,12 @@ def _standing(entry: MethodResult, threshold: float, rule: LimitRule) -> Standin
     good_at = good_steps(entry, threshold, rule)
     good = _median_estimate(good_at)
     walls = {point.env_steps: point.wall_s for point in _points(entry)}
-    return Standing(
-        entry,
-        count,
-        rule.holds(count, len(entry.seeds)),
-        float(rule.excess(entry.final.costs, entry.limits).mean()),
-        mean_estimate(entry.final.returns),
-        stratified_bootstrap(entry.final.returns, "iqm"),
-        [mean_estimate(entry.final.costs[:, i]) for i in range(len(entry.limits))],
-        good_at,
-        good,
-        settled_steps(entry, threshold, rule),
-        _wall_at(good.value, walls),
-    )
+    excess = float(rule.excess(entry.final.costs, entry.limits).mean())
+    mean, middle = mean_estimate(entry.final.returns), stratified_bootstrap(entry.final.returns, "iqm")
+    costs = [mean_estimate(column) for column in entry.final.costs.T]
+    within, settled = rule.holds(count, len(entry.seeds)), settled_steps(entry, threshold, rule)
+    wall = _wall_at(good.value, walls)
+    return Standing(entry, count, within, excess, mean, middle, costs, good_at, good, settled, wall)
 
 
 def _wall_at(steps: float, walls: Mapping[int, float]) -> float:
@@ -185,3 +188,42 @@ def _median_estimate(values: Floats) -> Estimate:
     draws = np.sort(np.sort(values[rows], axis=1)[:, (num - 1) // 2])
     low, high = draws[round(0.025 * _RESAMPLES)], draws[round(0.975 * _RESAMPLES) - 1]
     return Estimate(value, float(low), float(high), num, "median, 95% percentile bootstrap")
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """One method over the tasks that every method was run on: scores `[S, tasks]`, their IQM and profile."""
+
+    algo: str
+    tasks: list[str]
+    scores: NDArray[np.float64]
+    iqm: Estimate
+    profile: Estimate
+
+
+def pool_scores(comparisons: Sequence[TaskComparison], facts: Mapping[str, Mapping[str, Any]]) -> list[Pooled]:
+    """Pool the methods run on every task, over as many seeds as all of them have; the best IQM first."""
+    if not comparisons:
+        return []
+    names = [s.entry.algo for s in comparisons[0].standings]
+    common = [name for name in names if all(c.of(name) is not None for c in comparisons)]
+    if not common:
+        return []
+    count = min(len(s.entry.seeds) for c in comparisons for s in c.standings if s.entry.algo in common)
+    pooled = []
+    for name in common:
+        columns = [_scores(c, name, float(facts[c.task]["random"]))[:count] for c in comparisons]
+        table = np.stack(columns, axis=1)
+        tasks = [c.task for c in comparisons]
+        pooled.append(
+            Pooled(name, tasks, table, stratified_bootstrap(table, "iqm"), performance_profile(table, LEVELS))
+        )
+    return sorted(pooled, key=lambda p: -p.iqm.value)
+
+
+def _scores(comparison: TaskComparison, algo: str, random: float) -> NDArray[np.float64]:
+    standing = comparison.of(algo)
+    assert standing is not None
+    entry = standing.entry
+    scaled = np.maximum((entry.final.returns - random) / (comparison.threshold - random), 0.0)
+    return np.where(comparison.rule.seeds_within(entry.final.costs, entry.limits), scaled, 0.0)

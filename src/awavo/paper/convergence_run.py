@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from awavo.formal.cmdp import random_cmdp, solve
 from awavo.formal.schedule import schedule
 from awavo.formal.tabular_orpo import tabular_orpo
+from awavo.paper.job import Progress
 
 __all__ = ["DISCOUNT", "run_convergence"]
 
@@ -17,11 +18,7 @@ DISCOUNT = 0.9
 
 
 def run_convergence(
-    settings: Mapping[str, Any],
-    seeds: Sequence[int],
-    *,
-    on_progress: Callable[[str], None] = lambda line: None,
-    **_: Any,
+    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
 ) -> dict[str, Any]:
     """Errors `[problem, seed, T]`: gap to the optimum of the occupancy LP, and largest violation.
 
@@ -32,16 +29,12 @@ def run_convergence(
     batch = [cmdp for cmdp in cmdps for _ in seeds]
     best = np.repeat([solve(cmdp).value for cmdp in cmdps], len(seeds))
     limits = np.array([cmdp.limits for cmdp in batch])
+    samples = schedule(DISCOUNT, 128, 2, 1).td_steps
     gaps, violations = [], []
     for horizon in settings["horizons"]:
-        out = tabular_orpo(
-            batch,
-            horizon,
-            seed=horizon + 1_000_003 * min(seeds),
-            step_size=settings["rate"] / np.sqrt(horizon),
-            tolerance=0.1 * schedule(DISCOUNT, 128, 2, horizon).tolerance,
-            samples=schedule(DISCOUNT, 128, 2, 1).td_steps,
-        )
+        step, slack = settings["rate"] / np.sqrt(horizon), 0.1 * schedule(DISCOUNT, 128, 2, horizon).tolerance
+        seed = horizon + 1_000_003 * min(seeds)
+        out = tabular_orpo(batch, horizon, seed=seed, step_size=step, tolerance=slack, samples=samples)
         gaps.append(best - out.mean_totals[:, 0])
         violations.append(np.maximum(out.mean_totals[:, 1:] - limits, 0).max(1))
         on_progress(f"T = {horizon}: gap {gaps[-1].mean():.4f}, violation {violations[-1].mean():.4f}")

@@ -20,51 +20,31 @@ class FigureSpec(NamedTuple):
 
 FIGURES = {
     "learning": FigureSpec(
-        "Learning curves under limits",
-        "Figure 4",
-        "awavo.paper.plans:learning_jobs",
-        "awavo.paper.training:run_learning",
-        "awavo.paper.learning:collect",
+        "Learning curves under limits", "Figure 4", "plans:learning_jobs", "training:run_learning", "learning:collect"
     ),
     "flight": FigureSpec(
-        "Quadrotor flights",
-        "Figure 6",
-        "awavo.paper.plans:table_jobs",
-        "awavo.paper.flight_run:run_flight",
-        "awavo.paper.flight_figure:collect",
+        "Quadrotor flights", "Figure 6", "plans:table_jobs", "flight_run:run_flight", "flight_figure:collect"
     ),
     "interpretation": FigureSpec(
-        "Interpretation at the reference states",
-        "Figure 7",
-        "awavo.paper.plans:table_jobs",
-        "awavo.paper.interpretation_run:run_interpretation",
-        "awavo.paper.interpretation:collect",
+        "Interpretation at the reference states", "Figure 7", "plans:table_jobs",
+        "interpretation_run:run_interpretation", "interpretation:collect",
     ),
     "convergence": FigureSpec(
-        "Convergence rate",
-        "Section 6, Theorem 2",
-        "awavo.paper.plans:table_jobs",
-        "awavo.paper.convergence_run:run_convergence",
-        "awavo.paper.convergence:collect",
+        "Convergence rate", "Section 6, Theorem 2", "plans:table_jobs", "convergence_run:run_convergence",
+        "convergence:collect",
     ),
     "lorenz": FigureSpec(
-        "Lorenz-96 against the number of states",
-        "Figures 8 and 9",
-        "awavo.paper.plans:table_jobs",
-        "awavo.paper.lorenz_run:run_lorenz",
-        "awavo.paper.lorenz:collect",
+        "Lorenz-96 against the number of states", "Figures 8 and 9", "plans:table_jobs", "lorenz_run:run_lorenz",
+        "lorenz:collect",
     ),
     "ablation": FigureSpec(
-        "What each part of AWaVO is for",
-        "ablation table",
-        "awavo.paper.plans:ablation_jobs",
-        "awavo.paper.training:run_learning",
-        "awavo.paper.ablation:collect",
+        "What each part of AWaVO is for", "ablation table", "plans:ablation_jobs", "training:run_learning",
+        "ablation:collect",
     ),
-}
+}  # fmt: skip
 
 
 def load(path: str) -> Any:
-    """Import MODULE:FUNCTION of this package."""
+    """Import MODULE:FUNCTION of `awavo.paper`."""
     module, name = path.split(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(f"awavo.paper.{module}"), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.control.flight_policy import flight_policy
+from awavo.paper.job import Progress
 from awavo.paper.training import run_learning
 from awavo.registry import make_task
 from awavo.tasks.quadrotor.forest import clearance
@@ -21,11 +22,7 @@ CONTROLLERS = ("awavo", "track")
 
 
 def run_flight(
-    settings: Mapping[str, Any],
-    seeds: Sequence[int],
-    *,
-    on_progress: Callable[[str], None] = lambda line: None,
-    **_: Any,
+    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
 ) -> dict[str, Any]:
     """Per-seed figures of one task under one policy.
 
@@ -53,7 +50,7 @@ def _facts(settings: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
     return {"flight": settings["flight"], "policy": settings["policy"], "seed_numbers": list(seeds)}
 
 
-def _fly(settings: Mapping[str, Any], seeds: Sequence[int], on_progress: Callable[[str], None]) -> dict[str, Any]:
+def _fly(settings: Mapping[str, Any], seeds: Sequence[int], on_progress: Progress) -> dict[str, Any]:
     """One episode for each seed; what comes after a collision does not count."""
     env = make_task("quadrotor", task=settings["flight"], horizon=settings["steps"] + 1)
     env = env._replace(params=jax.tree.map(jnp.float32, env.params))

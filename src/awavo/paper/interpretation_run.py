@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from awavo.control.flight_planner import DEFAULT
 from awavo.explain.simulation import at_mark, explained_flight, flight_params
+from awavo.paper.job import Progress
 from awavo.tasks.quadrotor.flight import DT
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
@@ -28,11 +29,7 @@ def _flight(seed, params, steps):
 
 
 def run_interpretation(
-    settings: Mapping[str, Any],
-    seeds: Sequence[int],
-    *,
-    on_progress: Callable[[str], None] = lambda line: None,
-    **_: Any,
+    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
 ) -> dict[str, Any]:
     """Influence `[seed, mark, factor]` at the reference states, and along the flight on a common grid of phase.
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from awavo.paper.budgets import tasks_table
 from awavo.paper.claims import check_claims
-from awavo.paper.comparison import TaskComparison, compare_task
+from awavo.paper.comparison import TaskComparison, compare_task, pool_scores
 from awavo.paper.learning_page import page_data
 from awavo.paper.learning_plots import draw_curves, draw_scores
 from awavo.paper.learning_text import answer, claims_text, pooled_text, table
 from awavo.paper.method_results import MethodResult, load_method_results
 from awavo.paper.names import ALGO_NAMES
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture
-from awavo.paper.scores import pool_scores
 from awavo.results.limits import STRICT, LimitRule
 
 __all__ = ["collect", "compare_all"]
@@ -41,22 +40,13 @@ def collect(task: FigureTask) -> FigureFinding:
     text += [pooled_text(pooled), "**Against the paper.** " + claims_text(verdicts), _rules(comparisons)]
     columns = len(comparisons)
     rows = 1 + max(len(c.standings[0].entry.limits) for c in comparisons)
+    width = 3.1 * (columns + (2 if pooled else 0))
     pictures = [
         Picture("curves", (3.4 * columns, 2.3 * rows + 0.8), lambda figure: draw_curves(figure, comparisons)),
-        Picture(
-            "scores",
-            (3.1 * (columns + (2 if pooled else 0)), 3.2),
-            lambda figure: draw_scores(figure, comparisons, pooled),
-        ),
+        Picture("scores", (width, 3.2), lambda figure: draw_scores(figure, comparisons, pooled)),
     ]
-    return FigureFinding(
-        "\n\n".join(text),
-        [row for entry in entries for row in _rows(entry)],
-        table(comparisons),
-        pictures,
-        [*notes, *missing],
-        page_data(comparisons, pooled, verdicts),
-    )
+    data, page = [row for entry in entries for row in _rows(entry)], page_data(comparisons, pooled, verdicts)
+    return FigureFinding("\n\n".join(text), data, table(comparisons), pictures, [*notes, *missing], page)
 
 
 def _rules(comparisons: Sequence[TaskComparison]) -> str:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from awavo.paper.claims import Verdict
-from awavo.paper.comparison import Standing, TaskComparison, steps_by_level
+from awavo.paper.comparison import LEVELS, Pooled, Standing, TaskComparison, steps_by_level
 from awavo.paper.learning_text import answer_sentences, bounded_steps
 from awavo.paper.method_results import MethodResult
 from awavo.paper.names import ALGO_COLORS, ALGO_NAMES, TASK_NAMES
-from awavo.paper.scores import LEVELS, Pooled
 from awavo.results.charts import round_numbers
 from awavo.results.limits import LimitRule
 from awavo.results.outcome import format_estimate, format_number

@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from awavo.paper.comparison import Standing, TaskComparison, steps_by_level
+from awavo.paper.comparison import LEVELS, Pooled, Standing, TaskComparison, steps_by_level
 from awavo.paper.names import ALGO_COLORS, ALGO_NAMES, TASK_NAMES
 from awavo.paper.plotting import COLORS, DASHES, LIMIT_COLOR
-from awavo.paper.scores import LEVELS, Pooled
 
 __all__ = ["draw_curves", "draw_scores"]
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 
 from awavo.paper.claims import CONFIRMED, REFUTED, UNDECIDED, Verdict
-from awavo.paper.comparison import Standing, TaskComparison, difference
+from awavo.paper.comparison import Pooled, Standing, TaskComparison, difference
 from awavo.paper.names import ALGO_NAMES, TASK_NAMES
-from awavo.paper.scores import Pooled
 from awavo.results.outcome import format_estimate, format_number
 from awavo.types import Estimate
 

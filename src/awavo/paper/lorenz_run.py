@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.assimilation.modes import SearchSettings
+from awavo.paper.job import Progress
 from awavo.results.trajectory_scores import score
 from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
 
@@ -21,11 +22,7 @@ KEPT = ("rmse", "coverage90", "lost", "median_absolute_error")
 
 
 def run_lorenz(
-    settings: Mapping[str, Any],
-    seeds: Sequence[int],
-    *,
-    on_progress: Callable[[str], None] = lambda line: None,
-    **_: Any,
+    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
 ) -> dict[str, Any]:
     """Scores of every seed over the states never observed, seconds without compilation, and one trajectory to show."""
     states, regime = settings["states"], REGIMES["G"]
@@ -48,12 +45,8 @@ def run_lorenz(
             scores[name].append(float(found[name]))
         if not shown:
             site = int(np.flatnonzero(~twin.seen)[0])
-            shown = {
-                "site": site,
-                "truth": twin.truth[:, site],
-                "mean": posterior.mean[:, site],
-                "std": posterior.std[:, site],
-            }
+            columns = {"truth": twin.truth, "mean": posterior.mean, "std": posterior.std}
+            shown = {"site": site, **{name: values[:, site] for name, values in columns.items()}}
         on_progress(f"{states} states, seed {seed}: rmse {scores['rmse'][-1]:.3f} in {scores['solve_s'][-1]:.2f} s")
     example = {name: np.asarray(value).round(4).tolist() for name, value in shown.items()}
     return {"states": states, "seed_numbers": list(seeds), "compile_s": compile_s, **scores, "example": example}

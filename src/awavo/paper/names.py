@@ -6,13 +6,7 @@ __all__ = ["ALGO_COLORS", "ALGO_NAMES", "TASK_NAMES"]
 
 TASK_NAMES = {"cartpole": "CartPole", "acrobot": "Acrobot", "drone": "Drone", "walker": "Walker"}
 ALGO_NAMES = {
-    "awavo": "AWaVO",
-    "crpo": "CRPO",
-    "pcpo": "PCPO",
-    "trpo-ipo": "TRPO-IPO",
-    "paets": "PaETS",
-    "cpo": "CPO",
-    "trpo-lagrangian": "TRPO-Lagrangian",
-    "orpo-dr": "ORPO-DR",
-}
+    "awavo": "AWaVO", "crpo": "CRPO", "pcpo": "PCPO", "trpo-ipo": "TRPO-IPO", "paets": "PaETS", "cpo": "CPO",
+    "trpo-lagrangian": "TRPO-Lagrangian", "orpo-dr": "ORPO-DR",
+}  # fmt: skip
 ALGO_COLORS = {name: index for index, name in enumerate(ALGO_NAMES)}

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from awavo.paper.figures import FIGURES
-from awavo.paper.markup import to_html
 from awavo.paper.outputs import QUICK, FigureFinding, FigureTask, provenance_lines
 from awavo.provenance import versions
-from awavo.results.page import Section, render
-from awavo.results.report import asset, content_policy, embed
+from awavo.results.page import Section, frame, render
+from awavo.results.report import embed
 from awavo.results.store import write_bytes
 
-__all__ = ["write_page"]
+__all__ = ["to_html", "write_page"]
 
 
 def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: str, out: Path) -> Path:
@@ -26,7 +26,6 @@ def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: s
     sections = [*_learning_sections(learning)]
     sections += [_finding_section(name, *found) for name, found in findings.items() if name != "learning"]
     sections.append(_commands(findings))
-    script = "\n".join(asset(name) for name in ("chart.js", "page.js", "comparison.js"))
     notes = [QUICK] if size == "quick" else []
     notes += [f"{FIGURES[name].title}: {note}" for name, (_, f) in findings.items() for note in f.notes]
     notes += [
@@ -42,10 +41,8 @@ def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: s
         notes=notes,
         sections=sections,
         version=versions().get("awavo", ""),
-        style=Markup(asset("style.css")),
-        script=Markup(script),
         charts=embed({chart["id"]: chart for section in sections for chart in section.charts}),
-        policy=content_policy(script),
+        **frame("chart.js", "page.js", "comparison.js"),
     )
     write_bytes(out, str(page).encode())
     return out
@@ -91,3 +88,33 @@ def _commands(findings: Mapping[str, tuple[FigureTask, FigureFinding]]) -> Secti
         {"title": FIGURES[name].title, "lines": provenance_lines(task.results)} for name, (task, _) in findings.items()
     ]
     return Section("commands", "Where these figures come from", render("sections/commands.html", blocks=blocks))
+
+
+def to_html(text: str) -> Markup:
+    """Blocks are separated by empty lines."""
+    return Markup("\n").join(_block(block) for block in re.split(r"\n\s*\n", text.strip()) if block)
+
+
+def _block(block: str) -> Markup:
+    lines = block.splitlines()
+    if lines[0].startswith("|"):
+        return _table(lines)
+    if all(line.startswith("* ") for line in lines):
+        return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(_bold(x[2:])) for x in lines))
+    return Markup("<p>{}</p>").format(_bold(" ".join(lines)))
+
+
+def _bold(text: str) -> Markup:
+    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(escape(text))))
+
+
+def _table(lines: list[str]) -> Markup:
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(cell) for cell in rows[0])
+    body = Markup("").join(
+        Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(_bold(cell)) for cell in row))
+        for row in rows[2:]
+    )
+    return Markup('<div class="scroll"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>').format(
+        head, body
+    )

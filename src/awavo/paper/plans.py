@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from awavo.config import TrainConfig
@@ -13,7 +13,9 @@ from awavo.paper.figures import FIGURES, load
 from awavo.paper.job import Job
 from awavo.runs.problem import resolve_config
 
-__all__ = ["ablation_jobs", "learning_jobs", "learning_settings", "plan_jobs", "split_seeds", "table_jobs"]
+__all__ = [
+    "ablation_jobs", "learning_jobs", "learning_settings", "plan_jobs", "split_seeds", "table_jobs", "train_config",
+]  # fmt: skip
 
 
 def plan_jobs(figure: str, size: str, **options: Any) -> list[Job]:
@@ -74,16 +76,7 @@ def learning_settings(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table with everything that presets and defaults fill in."""
     task = tasks_table().get(row["task"], {})
     limits, task_options = row.get("cost_limits", task.get("cost_limits")), task.get("task_options", {})
-    config = resolve_config(
-        TrainConfig(
-            task=row["task"],
-            algo=row["algo"],
-            steps=row["steps"],
-            algo_options=row.get("options", {}),
-            task_options=task_options,
-            cost_limits=None if limits is None else tuple(limits),
-        )
-    )
+    config = train_config({**row, "cost_limits": limits, "task_options": task_options})
     resolved = dataclasses.asdict(config)
     options = {k: list(v) if isinstance(v, tuple) else v for k, v in resolved["algo_options"].items()}
     return {
@@ -95,6 +88,25 @@ def learning_settings(row: dict[str, Any]) -> dict[str, Any]:
         "overrides": row.get("options", {}),
         "options": options,
     }
+
+
+def train_config(settings: Mapping[str, Any], seeds: Sequence[int] = (0,), axis: str = "auto") -> TrainConfig:
+    """The resolved training configuration of a learning job's settings; `seeds` are consecutive."""
+    limits = settings.get("cost_limits")
+    return resolve_config(
+        TrainConfig(
+            task=settings["task"],
+            algo=settings["algo"],
+            steps=settings["steps"],
+            seed=seeds[0],
+            seeds=len(seeds),
+            preset=settings.get("preset", "default"),
+            algo_options=settings.get("options", {}),
+            task_options=settings.get("task_options", {}),
+            cost_limits=None if limits is None else tuple(limits),
+            seed_axis=axis,
+        )
+    )
 
 
 def split_seeds(num_seeds: int, per_job: int | None, first: int = 0) -> list[tuple[int, ...]]:

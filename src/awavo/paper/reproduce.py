@@ -34,18 +34,10 @@ def reproduce(
     say: Say = print,
     say_more: Say = lambda line: None,
 ) -> list[Path]:
-    """Reproduce a figure, or "all" of them; return the files that were written, none where there are no results.
+    """Reproduce a figure of `FIGURES`, or "all" of them; return the files written, none where there are no results.
 
-    Args:
-        figure: A name of `FIGURES`, or "all".
-        out: Folder; results found in it are kept.
-        budget: "quick" or "full".
-        seeds: Number of seeds; None for the budget's.
-        engine: Where jobs run: "local" or "ray".
-        collect: Run nothing, make figures of the results that are there.
-        rule: What "within limits" means.
-        say: Takes a line for each step.
-        say_more: Takes lines from inside a job.
+    Results found in the folder `out` are kept; with `collect` nothing is run and figures are made of what is there.
+    `say` takes a line for each step, `say_more` those from inside a job.
     """
     names = _names(figure)
     if budget not in BUDGETS:

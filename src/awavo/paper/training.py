@@ -16,39 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from awavo.config import TrainConfig
 from awavo.paper.job import write_atomically
-from awavo.paper.schedule import checkpoint_iterations, curve_iterations
-from awavo.results.bootstrap import mean_estimate
+from awavo.paper.plans import train_config
 from awavo.results.recorder import Recorder
+from awavo.results.statistics import mean_estimate
 from awavo.runs.evaluate import Evaluator
-from awavo.runs.problem import build_problem, resolve_config
+from awavo.runs.problem import build_problem
 from awavo.runs.train import Training, locked, seed_axis
 from awavo.training.loop import MAX_CHUNK
 
-__all__ = ["curve_rows", "run_learning", "train_config"]
+__all__ = ["checkpoint_iterations", "curve_iterations", "curve_rows", "run_learning"]
 
 KINDS = {"greedy": True, "stochastic": False}
 Say = Callable[[str], None]
-
-
-def train_config(settings: Mapping[str, Any], seeds: Sequence[int] = (0,), axis: str = "auto") -> TrainConfig:
-    """The resolved training configuration of a learning job's settings; `seeds` are consecutive."""
-    limits = settings.get("cost_limits")
-    return resolve_config(
-        TrainConfig(
-            task=settings["task"],
-            algo=settings["algo"],
-            steps=settings["steps"],
-            seed=seeds[0],
-            seeds=len(seeds),
-            preset=settings.get("preset", "default"),
-            algo_options=settings.get("options", {}),
-            task_options=settings.get("task_options", {}),
-            cost_limits=None if limits is None else tuple(limits),
-            seed_axis=axis,
-        )
-    )
 
 
 def run_learning(
@@ -226,3 +206,20 @@ def _result_line(kind: str, result: Mapping[str, Any]) -> str:
         f"{at}{kind} return {mean['value']:.2f} [{mean['low']:.2f}, {mean['high']:.2f}] {costs} "
         f"within limits {result['feasible_seeds']}/{result['seeds']}"
     )
+
+
+def checkpoint_iterations(iterations: int, count: int, spacing: str) -> list[int]:
+    """At most `count` different iterations up to the last one: `linear`, or `log` (dense early)."""
+    if count <= 0:
+        return []
+    if spacing == "linear" or count == 1:
+        wanted = [round(iterations * (k + 1) / count) for k in range(count)]
+    else:
+        wanted = [round(iterations ** (k / (count - 1))) for k in range(count)]
+    return sorted({min(max(k, 1), iterations) for k in wanted})
+
+
+def curve_iterations(iterations: int, points: int, checkpoints: Sequence[int], longest: int) -> list[int]:
+    """Where the stretches of a learning curve end: about `points` of at most `longest`, every checkpoint, the end."""
+    stride = max(1, min(longest, iterations // points))
+    return sorted({*range(stride, iterations, stride), *checkpoints, iterations})

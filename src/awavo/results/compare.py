@@ -53,11 +53,7 @@ class Comparison:
 
 
 def compare_runs(
-    runs: Sequence[RunData],
-    mode: str = "greedy",
-    *,
-    threshold: float | None = None,
-    rule: LimitRule = STRICT,
+    runs: Sequence[RunData], mode: str = "greedy", *, threshold: float | None = None, rule: LimitRule = STRICT
 ) -> Comparison:
     """Group the runs by problem and rank within each group.
 
@@ -78,11 +74,7 @@ def compare_runs(
 
 
 def compare_group(
-    runs: Sequence[RunData],
-    mode: str = "greedy",
-    *,
-    threshold: float | None = None,
-    rule: LimitRule = STRICT,
+    runs: Sequence[RunData], mode: str = "greedy", *, threshold: float | None = None, rule: LimitRule = STRICT
 ) -> Group:
     """Rank runs of one problem; runs of another task, options or limits are refused."""
     for run in runs[1:]:

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from awavo.errors import InputError
-from awavo.results.bootstrap import iqm
+from awavo.results.statistics import iqm
 from awavo.results.store import RunData
 
 __all__ = ["Curve", "diagnostic_names", "learning_curve", "steps_to_reach", "training_curve"]

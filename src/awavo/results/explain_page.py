@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
 from awavo.errors import InputError
-from awavo.results.page import render
-from awavo.results.report import asset, content_policy, embed
+from awavo.results.page import frame, render
+from awavo.results.report import embed
 from awavo.results.store import write_bytes
 
 __all__ = ["PageContent", "write_explain_page"]
@@ -59,7 +58,6 @@ def _round(value: object) -> object:
 
 def write_explain_page(content: PageContent, out: Path) -> Path:
     """Write the page in one piece and return its path."""
-    script = asset("explain.js")
     blank = {"position": None, "force": None, "necessity": None, "magnitude": None}
     data = {**blank, "cylinders": [], "fans": [], "segments": [], "unit": "s", **content.data}
     page = render(
@@ -72,9 +70,7 @@ def write_explain_page(content: PageContent, out: Path) -> Path:
         has_path=data["position"] is not None,
         has_force=data["force"] is not None,
         has_magnitude=data["magnitude"] is not None,
-        style=Markup(asset("style.css")),
-        script=Markup(script),
-        policy=content_policy(script),
+        **frame("explain.js"),
         data=embed({name: _round(value) for name, value in data.items()}),
     )
     write_bytes(out, str(page).encode())

@@ -65,12 +65,8 @@ def draw_flight(record: dict[str, Any]) -> Markup:
         text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         return f'<polyline points="{text}" {style}/>'
 
-    parts = [
-        line(
-            place([*corners, corners[0]]),
-            'fill="currentColor" fill-opacity="0.04" stroke="currentColor" stroke-opacity="0.3"',
-        )
-    ]
+    faint = 'fill="currentColor" fill-opacity="0.04" stroke="currentColor" stroke-opacity="0.3"'
+    parts = [line(place([*corners, corners[0]]), faint)]
     angles = np.linspace(0, 2 * np.pi, 25)
     ring = np.stack([np.cos(angles), np.sin(angles), 0 * angles], -1)
     inside = [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,7 +14,7 @@ from markupsafe import Markup
 
 from awavo.results.compare import Comparison, Group
 
-__all__ = ["Section", "SectionFn", "problem_title", "render"]
+__all__ = ["Section", "SectionFn", "asset", "frame", "problem_title", "render"]
 
 
 class Section(NamedTuple):
@@ -46,3 +49,16 @@ def problem_title(group: Group) -> str:
     """The task with its limits."""
     limits = ", ".join(f"{name} ≤ {limit:g}" for name, limit in group.limits.items())
     return f"{group.task} ({limits})" if limits else group.task
+
+
+def asset(name: str) -> str:
+    """Text of a file beside the templates."""
+    return resources.files("awavo.results").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def frame(*scripts: str) -> dict[str, Markup | str]:
+    """Style and scripts of a page, and a policy: run these scripts and nothing else, load nothing from anywhere."""
+    script = "\n".join(asset(name) for name in scripts)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
+    return {"style": Markup(asset("style.css")), "script": Markup(script), "policy": policy}

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +14,11 @@ from awavo.errors import InputError
 from awavo.results.compare import Comparison, Row, compare_runs
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import verdict
-from awavo.results.page import Section, SectionFn, render
+from awavo.results.page import Section, SectionFn, frame, render
 from awavo.results.sections import DEFAULT_SECTIONS
 from awavo.results.store import RunData, to_plain, write_bytes
 
-__all__ = ["Section", "SectionFn", "asset", "content_policy", "embed", "render_report", "write_report"]
+__all__ = ["Section", "SectionFn", "embed", "render_report", "write_report"]
 
 
 def write_report(
@@ -51,7 +48,6 @@ def render_report(
     made = [section_fn(comparison) for section_fn in (*DEFAULT_SECTIONS, *extra_sections)]
     sections = [section for section in made if section is not None]
     _check_ids(sections)
-    script = asset("chart.js") + "\n" + asset("page.js")
     rows = [row for group in comparison.groups for row in group.rows]
     return render(
         "report.html",
@@ -61,22 +57,9 @@ def render_report(
         notes=comparison.notes,
         sections=sections,
         version=runs[0].meta.get("versions", {}).get("awavo", ""),
-        style=Markup(asset("style.css")),
-        script=Markup(script),
         charts=embed({chart["id"]: chart for section in sections for chart in section.charts}),
-        policy=content_policy(script),
+        **frame("chart.js", "page.js"),
     )
-
-
-def asset(name: str) -> str:
-    """Text of a file beside the templates."""
-    return resources.files("awavo.results").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def content_policy(script: str) -> str:
-    """Let the browser run this script and nothing else, and load nothing from anywhere."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
 
 
 def embed(content: dict[str, Any]) -> Markup:

@@ -205,12 +205,7 @@ class Run:
 
 
 def evaluate(
-    run: Run,
-    episodes: int = 100,
-    *,
-    seed: int = EVALUATION_SEED,
-    planner: bool = True,
-    rule: LimitRule = STRICT,
+    run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True, rule: LimitRule = STRICT
 ) -> dict[str, Any]:
     """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
 

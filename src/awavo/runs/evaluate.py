@@ -21,7 +21,7 @@ from awavo.results.limits import STRICT, LimitRule
 from awavo.results.statistics import evaluation_summary
 from awavo.runs.problem import Problem
 from awavo.training.evaluation import Episodes, evaluate_env, evaluate_host, evaluate_hosts
-from awavo.training.sharding import shard_seeds
+from awavo.training.loop import shard_seeds
 
 __all__ = ["EVALUATION_SEED", "Evaluator", "summarize_episodes"]
 

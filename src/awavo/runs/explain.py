@@ -13,8 +13,14 @@ import numpy as np
 
 from awavo.errors import InputError
 from awavo.explain.factors import Factor
-from awavo.explain.run_explanation import PolicyTrace, explain_policies
-from awavo.explain.run_summary import NECESSITY, policy_costs, policy_notes, policy_summary
+from awavo.explain.run_explanation import (
+    NECESSITY,
+    PolicyTrace,
+    explain_policies,
+    policy_costs,
+    policy_notes,
+    policy_summary,
+)
 from awavo.explain.task_factors import TASK_PUSHES, task_factors
 from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page

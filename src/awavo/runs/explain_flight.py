@@ -77,12 +77,7 @@ def _beside(path: Path) -> Path:
 
 
 def explain_record(
-    path: Path,
-    out: Path | None = None,
-    *,
-    factors: Sequence[str] = (),
-    every: int = 5,
-    threshold: float = 0.15,
+    path: Path, out: Path | None = None, *, factors: Sequence[str] = (), every: int = 5, threshold: float = 0.15
 ) -> Explanation:
     """Replay and explain a decision record.
 

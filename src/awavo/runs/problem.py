@@ -15,14 +15,8 @@ from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, import_named, make_hos
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = [
-    "Problem",
-    "build_problem",
-    "functional_env",
-    "import_function",
-    "load_preset",
-    "named_code",
-    "resolve_config",
-]
+    "Problem", "build_problem", "functional_env", "import_function", "load_preset", "named_code", "resolve_config",
+]  # fmt: skip
 
 BRIDGE = "bridge:"
 
@@ -86,11 +80,7 @@ def resolve_known(algo: str) -> None:
 
 
 def build_problem(
-    config: TrainConfig,
-    *,
-    env: Env | None = None,
-    cost_fn: Callable[..., Any] | None = None,
-    operator: Any = None,
+    config: TrainConfig, *, env: Env | None = None, cost_fn: Callable[..., Any] | None = None, operator: Any = None
 ) -> Problem:
     """Build the environment and the algorithm of a resolved configuration.
 

@@ -151,14 +151,8 @@ class Training:
         self.recorder.write(self.out)
         from awavo.training.checkpoint import write_checkpoint
 
-        write_checkpoint(
-            self.out / "checkpoints",
-            self.seeds,
-            self.runner.states,
-            fingerprint=self._fingerprint,
-            iteration=self.iteration,
-            env_steps=self.env_steps,
-        )
+        place: dict[str, Any] = dict(fingerprint=self._fingerprint, iteration=self.iteration, env_steps=self.env_steps)
+        write_checkpoint(self.out / "checkpoints", self.seeds, self.runner.states, **place)
 
     def _resume(self, out: Path) -> None:
         """Start the run folder or take it up where its newest good checkpoint is."""

@@ -20,15 +20,8 @@ from jaxtyping import Array, Bool, Float
 from awavo.errors import InputError
 
 __all__ = [
-    "REGIMES",
-    "Regime",
-    "TIME_STEP",
-    "Twin",
-    "lorenz96_flow",
-    "lorenz96_slots",
-    "lorenz96_system",
-    "twin_experiment",
-]
+    "REGIMES", "Regime", "TIME_STEP", "Twin", "lorenz96_flow", "lorenz96_slots", "lorenz96_system", "twin_experiment",
+]  # fmt: skip
 
 # Mean and standard deviation of a site over a long time, at F = 8.
 CLIMATE_MEAN, CLIMATE_STD = 2.34, 3.64

@@ -46,13 +46,8 @@ def evaluate_env(
             totals = select(running, counted, totals)  # only the first episode of each counts
             return (env_state, out.obs, running & ~(out.terminated | out.truncated), totals, memory), None
 
-        carry = (
-            envs.env_state,
-            envs.obs,
-            jnp.ones(num_episodes, bool),
-            zero_totals(num_episodes, env.spec.num_costs),
-            algorithm.begin(num_episodes),
-        )
+        totals, memory = zero_totals(num_episodes, env.spec.num_costs), algorithm.begin(num_episodes)
+        carry = (envs.env_state, envs.obs, jnp.ones(num_episodes, bool), totals, memory)
         carry, _ = jax.lax.scan(step, carry, jax.random.split(step_key, env.spec.horizon))
         return carry[3]
 

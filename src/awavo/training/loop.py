@@ -10,11 +10,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.stages import Compiled
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -22,10 +23,12 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from awavo.errors import AwavoError
 from awavo.training.compilation import jit_once
 from awavo.training.rollout import RunningEnvs, collect, start_envs
-from awavo.training.sharding import seed_sharding, shard_seeds
 from awavo.types import Algorithm, Env, Rollout
 
-__all__ = ["ChunkOutput", "CompiledRunner", "Runner", "TrainState", "TrainingStalledError", "chunk_fn", "init_fn"]
+__all__ = [
+    "ChunkOutput", "CompiledRunner", "Runner", "TrainState", "TrainingStalledError", "chunk_fn", "init_fn",
+    "seed_sharding", "shard_seeds",
+]  # fmt: skip
 
 # Iterations that one program may run, and how long it may take for them before it is taken to hang.
 MAX_CHUNK = 64
@@ -195,3 +198,21 @@ class CompiledRunner:
         self._states[index] = state
         axis = 1 if self._vmap else 0
         return jax.tree.map(lambda x: np.asarray(x).take(range(num_iterations), axis), output)
+
+
+T = TypeVar("T")
+
+
+def seed_sharding(num_seeds: int) -> NamedSharding | None:
+    """The leading axis split over as many local devices as divide it; None where one does. Devices never talk."""
+    devices = jax.local_devices()
+    count = max(k for k in range(1, len(devices) + 1) if num_seeds % k == 0)
+    if count == 1:
+        return None
+    return NamedSharding(Mesh(devices[:count], ("seed",)), PartitionSpec("seed"))
+
+
+def shard_seeds(tree: T, num_seeds: int) -> T:
+    """Arrays `[S, ...]` placed on the devices of their seeds."""
+    sharding = seed_sharding(num_seeds)
+    return tree if sharding is None else jax.device_put(tree, sharding)

@@ -52,11 +52,7 @@ def add_step(totals: EpisodeTotals, reward: Float[Array, " E"], costs: Float[Arr
 
 def clear(totals: EpisodeTotals, done: Bool[Array, " E"]) -> EpisodeTotals:
     """Zero the totals of the environments whose episode ended."""
-    return EpisodeTotals(
-        jnp.where(done, 0.0, totals.returns),
-        jnp.where(done[:, None], 0.0, totals.costs),
-        jnp.where(done, 0, totals.length),
-    )
+    return select(done, jax.tree.map(jnp.zeros_like, totals), totals)
 
 
 def select(mask: Bool[Array, " E"] | Bool[np.ndarray, " E"], new: Tree, old: Tree) -> Tree:

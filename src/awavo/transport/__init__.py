@@ -1,9 +1,9 @@
 """Optimal transport on slices: distances on the line, samplings of slices, defining functions, sliced distances."""
 
 from awavo.transport.ascent import MaxSlice, ascend_slices, max_sliced_wasserstein, slice_overlap
+from awavo.transport.average import sliced_displacement
 from awavo.transport.defining import Circular, Defining, Linear, LinearForms, Neural, Polynomial, monomial_weights
 from awavo.transport.distances import adaptive_gswd, generalized_sliced_wasserstein, sliced_wasserstein
-from awavo.transport.flow import sliced_displacement
 from awavo.transport.line import root, wasserstein_1d
 from awavo.transport.slices import (
     SliceBank,
@@ -17,29 +17,8 @@ from awavo.transport.slices import (
 )
 
 __all__ = [
-    "Circular",
-    "Defining",
-    "Linear",
-    "LinearForms",
-    "MaxSlice",
-    "Neural",
-    "Polynomial",
-    "SliceBank",
-    "adaptive_gswd",
-    "ascend_slices",
-    "draw_slices",
-    "generalized_sliced_wasserstein",
-    "iid_slices",
-    "kostlan_slices",
-    "max_sliced_wasserstein",
-    "mix_slices",
-    "monomial_weights",
-    "orthogonal_slices",
-    "root",
-    "slice_overlap",
-    "sliced_displacement",
-    "sliced_wasserstein",
-    "spiral_slices",
-    "unit_slices",
-    "wasserstein_1d",
-]
+    "Circular", "Defining", "Linear", "LinearForms", "MaxSlice", "Neural", "Polynomial", "SliceBank", "adaptive_gswd",
+    "ascend_slices", "draw_slices", "generalized_sliced_wasserstein", "iid_slices", "kostlan_slices",
+    "max_sliced_wasserstein", "mix_slices", "monomial_weights", "orthogonal_slices", "root", "slice_overlap",
+    "sliced_displacement", "sliced_wasserstein", "spiral_slices", "unit_slices", "wasserstein_1d",
+]  # fmt: skip

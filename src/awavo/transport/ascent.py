@@ -83,16 +83,8 @@ def ascend_slices(
     :math:`M_\theta = \sum \gamma_{ij} (x_i - y_j)(x_i - y_j)^\top` on the coupling of that slice. No gradient passes
     through.
 
-    Args:
-        x: Points `[n, d]` of the first measure.
-        y: Points `[m, d]` of the second one.
-        slices: Where to start, rows `[L, c]`.
-        order: The exponent p >= 1.
-        x_weights: Weights of `x`; uniform when None.
-        y_weights: Weights of `y`; uniform when None.
-        defining: The defining function; linear when None.
-        num_steps: Number of steps.
-        step: The relaxation s in (0, 1]; None takes 1 where alpha is linear in the slice and 0.2 elsewhere.
+    `slices` are the rows `[L, c]` to start from and `step` is the relaxation s in (0, 1]; None takes 1 where alpha is
+    linear in the slice and 0.2 elsewhere. The other arguments are as in `sliced_wasserstein`.
     """
     order, defining = check_order(order), Linear() if defining is None else defining
     x, y, x_weights, y_weights = check_measures(x, y, x_weights, y_weights)

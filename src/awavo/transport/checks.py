@@ -14,15 +14,9 @@ from jaxtyping import Array
 from awavo.errors import InputError
 
 __all__ = [
-    "check_measures",
-    "check_order",
-    "check_points",
-    "check_positive",
-    "check_slices",
-    "check_weights",
-    "common_float",
+    "check_measures", "check_order", "check_points", "check_positive", "check_slices", "check_weights", "common_float",
     "is_known",
-]
+]  # fmt: skip
 
 _SUM_TOLERANCE = 1e-3  # how far a sum of float32 weights may be from one
 

@@ -64,11 +64,8 @@ def _check_degree(degree: int, allow_even: bool) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Linear:
-    r"""Hyperplanes: :math:`\alpha(x, \theta) = \langle \theta, x \rangle`. A metric."""
-
-    linear = True
+class _OnPoints:
+    """What most defining functions share: slices of the points themselves, drawn isotropically."""
 
     def num_coefficients(self, dim: int) -> int:
         """The dimension of the points."""
@@ -85,6 +82,13 @@ class Linear:
     def coefficient_scale(self, dim: int) -> None:
         """Isotropic."""
         return None
+
+
+@dataclass(frozen=True)
+class Linear(_OnPoints):
+    r"""Hyperplanes: :math:`\alpha(x, \theta) = \langle \theta, x \rangle`. A metric."""
+
+    linear = True
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def monomial_weights(dim: int, degree: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class LinearForms:
+class LinearForms(_OnPoints):
     r"""Sums of odd powers of linear forms, :math:`\alpha(x, u) = R^{(m-1)/2} \sum_{j \le R} \langle u_j, x \rangle^m`.
 
     Every homogeneous polynomial of degree m is such a sum for R large enough; the cost grows with R d instead of
@@ -176,10 +180,6 @@ class LinearForms:
         """R forms of the dimension of the points."""
         return self.num_forms * dim
 
-    def features(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """The points themselves."""
-        return x
-
     def project(self, features: Float[Array, "n d"], slices: Float[Array, "l c"]) -> Float[Array, "l n"]:
         """Powers of all forms, summed."""
         dim = features.shape[1]
@@ -188,13 +188,9 @@ class LinearForms:
         scale = self.num_forms ** ((self.degree - 1) / 2)
         return scale * values.reshape(-1, self.num_forms, features.shape[0]).sum(axis=1)
 
-    def coefficient_scale(self, dim: int) -> None:
-        """Isotropic."""
-        return None
-
 
 @dataclass(frozen=True)
-class Circular:
+class Circular(_OnPoints):
     r"""Spheres: :math:`\alpha(x, \theta) = |x - r \theta|`, for unit theta.
 
     A metric on measures of compact support; it tends to linear slices as the radius grows. Not homogeneous in theta.
@@ -207,14 +203,6 @@ class Circular:
         if not (self.radius > 0 and math.isfinite(self.radius)):
             raise InputError(f"radius is {self.radius}, expected a finite number > 0: take the size of the clouds.")
 
-    def num_coefficients(self, dim: int) -> int:
-        """The dimension of the points."""
-        return dim
-
-    def features(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """The points themselves."""
-        return x
-
     def project(self, features: Float[Array, "n d"], slices: Float[Array, "l d"]) -> Float[Array, "l n"]:
         """Distances to the centres; the derivative is zero where a point is a centre."""
         centres = self.radius * slices
@@ -222,13 +210,9 @@ class Circular:
         squares = jnp.sum(centres**2, axis=1)[:, None] + jnp.sum(features**2, axis=1)[None]
         return root(jnp.maximum(squares - 2 * _project_linear(features, centres), 0), 2)
 
-    def coefficient_scale(self, dim: int) -> None:
-        """Isotropic."""
-        return None
-
 
 @dataclass(frozen=True, eq=False)
-class Neural:
+class Neural(_OnPoints):
     r"""An injective augmentation: :math:`\alpha(x, \theta) = \langle \theta, (x, g(x)) \rangle` for a network g.
 
     A metric for every g, because (x, g(x)) determines x. `network` maps one point `[d]` to `[k]`; gradients reach its
@@ -245,11 +229,3 @@ class Neural:
     def features(self, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
         """Points next to their images."""
         return jnp.concatenate([x, jax.vmap(self.network)(x).astype(x.dtype)], axis=1)
-
-    def project(self, features: Float[Array, "n k"], slices: Float[Array, "l k"]) -> Float[Array, "l n"]:
-        """Inner products."""
-        return _project_linear(features, slices)
-
-    def coefficient_scale(self, dim: int) -> None:
-        """Isotropic."""
-        return None

@@ -2,6 +2,8 @@ r"""Sliced Wasserstein distances: averages of one-dimensional ones over slices o
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +14,8 @@ from awavo.errors import InputError
 from awavo.transport.average import Clouds, slice_average
 from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known
 from awavo.transport.defining import Defining, Linear, Polynomial
-from awavo.transport.intervals import block_variance, check_confidence, half_width
+from awavo.transport.intervals import block_variance, check_confidence, half_width, surrogate_costs, surrogate_mean
 from awavo.transport.slices import default_sampling, draw_slices, mix_slices, unit_slices
-from awavo.transport.surrogate import surrogate_costs, surrogate_mean
 from awavo.types import Estimate
 
 __all__ = ["adaptive_gswd", "generalized_sliced_wasserstein", "sliced_wasserstein"]
@@ -34,29 +35,6 @@ def _clouds(x, y, x_weights, y_weights, defining: Defining) -> tuple[Clouds, int
 def _slicer(defining: Defining) -> Defining:
     """What acts on features: a plain linear slice wherever alpha is linear, so that compiled programs are shared."""
     return Linear() if defining.linear else defining
-
-
-def _estimate(
-    key, clouds, dim, scale, *, slicer, sampling, num_slices, order, control_variate, confidence, chunk
-) -> Estimate:
-    draw_key, cheap_key = jax.random.split(key)
-    slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
-    slices = slices.astype(clouds.x.dtype)
-    slices = slices if scale is None else slices * scale.astype(slices.dtype)
-    # Expensive slices are averaged; the surrogate, known from many cheap ones, takes out most of their scatter.
-    value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
-    parts: list[tuple[Array, int]] = []
-    if control_variate:
-        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, sampling, scale)
-        parts.append((spread, freedom))
-        cheap = surrogate_costs(clouds, slices)
-        value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
-    parts.append(block_variance(costs, block))
-    freedom = parts[-1][1]
-    half = lax.stop_gradient(half_width(parts, confidence))
-    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
-    method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
-    return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)
 
 
 def sliced_wasserstein(
@@ -123,58 +101,39 @@ def sliced_wasserstein(
             f"control_variate needs order 2 and a defining function linear in the slice, not order {order} with "
             f"{type(defining).__name__}: set control_variate=False."
         )
-    return _estimate(
-        key,
-        clouds,
-        dim,
-        defining.coefficient_scale(np.shape(x)[1]),
-        slicer=_slicer(defining),
-        sampling=default_sampling(dim) if sampling is None else sampling,
-        num_slices=check_positive("num_slices", num_slices),
-        order=order,
-        control_variate=control_variate,
-        confidence=check_confidence(confidence),
-        chunk=chunk,
-    )
+    sampling = default_sampling(dim) if sampling is None else sampling
+    num_slices, confidence = check_positive("num_slices", num_slices), check_confidence(confidence)
+    scale, slicer = defining.coefficient_scale(np.shape(x)[1]), _slicer(defining)
+    draw_key, cheap_key = jax.random.split(key)
+    slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
+    slices = slices.astype(clouds.x.dtype)
+    slices = slices if scale is None else slices * scale.astype(slices.dtype)
+    # Expensive slices are averaged; the surrogate, known from many cheap ones, takes out most of their scatter.
+    value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
+    parts: list[tuple[Array, int]] = []
+    if control_variate:
+        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, sampling, scale)
+        parts.append((spread, freedom))
+        cheap = surrogate_costs(clouds, slices)
+        value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
+    parts.append(block_variance(costs, block))
+    freedom = parts[-1][1]
+    half = lax.stop_gradient(half_width(parts, confidence))
+    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
+    method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
+    return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)
 
 
 def generalized_sliced_wasserstein(
-    x: FirstPoints,
-    y: SecondPoints,
-    *,
-    key: Key[Array, ""] | None = None,
-    num_slices: int = 100,
-    order: float = 2,
-    x_weights: FirstWeights = None,
-    y_weights: SecondWeights = None,
-    slices: Float[Array, "l c"] | np.ndarray | None = None,
-    defining: Defining | None = None,
-    sampling: str | None = None,
-    control_variate: bool = False,
-    confidence: float | None = 0.95,
-    chunk: int | None = None,
+    x: FirstPoints, y: SecondPoints, *, defining: Defining | None = None, **options: Any
 ) -> Estimate | Float[Array, ""]:
     r"""Return GSW_p^p: `sliced_wasserstein` with cubic polynomials in place of hyperplanes by default.
 
     For :math:`\alpha = \langle \theta, \phi(x) \rangle` it is :math:`SW_p^p(\phi_\# \mu, \phi_\# \nu)`, so a metric if
     and only if phi is injective. Polynomial coefficients follow the Kostlan distribution, which makes the distance
-    invariant under rotations of the space. Arguments as in `sliced_wasserstein`.
+    invariant under rotations of the space. `options` as in `sliced_wasserstein`.
     """
-    return sliced_wasserstein(
-        x,
-        y,
-        key=key,
-        num_slices=num_slices,
-        order=order,
-        x_weights=x_weights,
-        y_weights=y_weights,
-        slices=slices,
-        defining=Polynomial() if defining is None else defining,
-        sampling=sampling,
-        control_variate=control_variate,
-        confidence=confidence,
-        chunk=chunk,
-    )
+    return sliced_wasserstein(x, y, defining=Polynomial() if defining is None else defining, **options)
 
 
 def adaptive_gswd(
@@ -203,21 +162,9 @@ def adaptive_gswd(
     to unit length. Minimising a distance over its slices makes them blind, so no gradient reaches them unless
     `learn_slices` is set, for ascent.
 
-    Args:
-        x: Points `[n, d]` of the first measure.
-        y: Points `[m, d]` of the second one.
-        slices: Rows `[L, c]`, c = `defining.num_coefficients(d)`.
-        order: The exponent p >= 1.
-        x_weights: Weights of `x`; uniform when None.
-        y_weights: Weights of `y`; uniform when None.
-        defining: The defining function; cubic polynomials when None.
-        epsilon: Share of the full-support slices, in [0, 1].
-        full_support: Rows `[K, c]` of full support, fixed in advance; needed where epsilon is positive.
-        learn_slices: Let the gradient reach `slices`.
-        chunk: Number of slices held in memory at once.
-
-    Returns:
-        The value of D_s^p; its p-th root is the distance.
+    `slices` are rows `[L, c]` with c = `defining.num_coefficients(d)`, and `full_support` rows `[K, c]`, fixed in
+    advance, needed where `epsilon`, their share, is positive. The defining function is a cubic polynomial when None;
+    the other arguments are as in `sliced_wasserstein`. Returns D_s^p; its p-th root is the distance.
     """
     order, defining = check_order(order), Polynomial() if defining is None else defining
     clouds, dim = _clouds(x, y, x_weights, y_weights, defining)

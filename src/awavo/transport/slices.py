@@ -21,15 +21,9 @@ from awavo.transport.defining import monomial_weights
 from awavo.transport.line import root
 
 __all__ = [
-    "SliceBank",
-    "draw_slices",
-    "iid_slices",
-    "kostlan_slices",
-    "mix_slices",
-    "orthogonal_slices",
-    "spiral_slices",
+    "SliceBank", "draw_slices", "iid_slices", "kostlan_slices", "mix_slices", "orthogonal_slices", "spiral_slices",
     "unit_slices",
-]
+]  # fmt: skip
 
 _SAMPLINGS = ("iid", "orthogonal", "spiral")
 _SPIRAL_BLOCKS = 4  # rotated lattices, whose spread gives the interval

@@ -23,14 +23,8 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 __all__ = [
-    "Staircase",
-    "pick",
-    "power_cost",
-    "staircase_cost",
-    "uniform_staircase",
-    "weight_term",
-    "weighted_staircase",
-]
+    "Staircase", "pick", "power_cost", "staircase_cost", "uniform_staircase", "weight_term", "weighted_staircase",
+]  # fmt: skip
 
 _LEVEL_BITS = 52  # levels are multiples of 2^-52: their sums are exact in 64 bits
 

@@ -115,13 +115,11 @@ def drone_step(body: DroneBody, action: Float[Array, " 4"], params: DroneParams)
     force = [total * u for u in up]
     roll, pitch = params.arm * (lift[0] - lift[2]), params.arm * (lift[1] - lift[3])
     h = params.time_step
-    place, speed = zip(
-        *(
-            _slide(body.q[i], body.v[i], force[i] - (weight if i == 2 else 0.0), d, params)
-            for i, d in enumerate((params.damping_xy, params.damping_xy, params.damping_z))
-        ),
-        strict=True,
-    )
+    slides = [
+        _slide(body.q[i], body.v[i], force[i] - (weight if i == 2 else 0.0), d, params)
+        for i, d in enumerate((params.damping_xy, params.damping_xy, params.damping_z))
+    ]
+    place, speed = zip(*slides, strict=True)
 
     def turn(_, carry):
         # One implicit substep of the hinges: torque about each joint's own axis, then v <- (M v + h Q) / (M + h D).
@@ -139,13 +137,11 @@ def drone_step(body: DroneBody, action: Float[Array, " 4"], params: DroneParams)
         )
         small = [h * x for x in rates]
         # Sine and cosine after a small turn d, to the order d^4: exact in float32 below 0.05 rad a substep.
-        sines, cosines = zip(
-            *(
-                (s * (1 - d * d / 2) + c * (d - d**3 / 6), c * (1 - d * d / 2) - s * (d - d**3 / 6))
-                for s, c, d in zip(sines, cosines, small, strict=True)
-            ),
-            strict=True,
-        )
+        turned = [
+            (s * (1 - d * d / 2) + c * (d - d**3 / 6), c * (1 - d * d / 2) - s * (d - d**3 / 6))
+            for s, c, d in zip(sines, cosines, small, strict=True)
+        ]
+        sines, cosines = zip(*turned, strict=True)
         return tuple(x + d for x, d in zip(angles, small, strict=True)), rates, tuple(sines), tuple(cosines)
 
     angles = tuple(body.q[i] for i in (3, 4, 5))
@@ -159,12 +155,8 @@ def drone_step(body: DroneBody, action: Float[Array, " 4"], params: DroneParams)
     height = place[2] + jnp.maximum(depth, 0.0)
     down = (height - TIP + ends <= 1e-3).astype(ends.dtype)
     touch = load * down / jnp.maximum(down.sum(0), 1.0)
-    return DroneBody(
-        jnp.stack([*place[:2], height, *angles]),
-        jnp.stack([*speed[:2], fall, *rates]),
-        jnp.stack([*force[:2], force[2] + load]),
-        touch,
-    )
+    q, v = jnp.stack([*place[:2], height, *angles]), jnp.stack([*speed[:2], fall, *rates])
+    return DroneBody(q, v, jnp.stack([*force[:2], force[2] + load]), touch)
 
 
 def _slide(q: Array, v: Array, force: Array, damping: Array | float, params: DroneParams) -> tuple[Array, Array]:

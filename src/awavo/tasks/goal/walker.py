@@ -30,15 +30,8 @@ from awavo.tasks.host_core import HostEnv, HostStep
 from awavo.types import Box, EnvSpec, Timestep
 
 __all__ = [
-    "WalkerBackend",
-    "WalkerTask",
-    "advance_task",
-    "start_task",
-    "walker",
-    "walker_obs",
-    "walker_pose",
-    "walker_spec",
-]
+    "WalkerBackend", "WalkerTask", "advance_task", "start_task", "walker", "walker_obs", "walker_pose", "walker_spec",
+]  # fmt: skip
 
 SUBSTEPS = 10  # of 5 ms
 OBS_DIM = 3 + 2 + 3 + BINS + 20 + 10 + 3 + 2 + 3

@@ -24,26 +24,29 @@ from jaxtyping import Array, Float
 from awavo.tasks.quadrotor.params import QuadrotorParams, hover_speed
 
 __all__ = [
-    "Body", "LEVERS", "SPINS", "body_drag", "euler_step", "hovering", "mix", "rotate", "rotate_back", "rotor_forces",
-    "thrust_axis", "wrench",
+    "Body", "LEVERS", "SPINS", "Vector3", "Vector4", "body_drag", "euler_step", "hovering", "mix", "rotate",
+    "rotate_back", "rotor_forces", "thrust_axis", "wrench",
 ]  # fmt: skip
 
 # (x, y) of the rotors in arm lengths, and their turning sense (counter-clockwise positive).
 LEVERS = tuple((x * 0.5**0.5, y * 0.5**0.5) for x, y in ((1, -1), (-1, 1), (1, 1), (-1, -1)))
 SPINS = (1.0, 1.0, -1.0, -1.0)
+# Components first, any batch after them.
+Vector3 = Float[Array, "3 ..."]
+Vector4 = Float[Array, "4 ..."]
 
 
 class Body(NamedTuple):
     """The 17 states: position, velocity (world), attitude (w, x, y, z), rates (body), rotor speeds."""
 
-    position: Float[Array, "3 ..."]
-    velocity: Float[Array, "3 ..."]
-    attitude: Float[Array, "4 ..."]
-    rates: Float[Array, "3 ..."]
-    rotors: Float[Array, "4 ..."]
+    position: Vector3
+    velocity: Vector3
+    attitude: Vector4
+    rates: Vector3
+    rotors: Vector4
 
 
-def hovering(position: Float[Array, "3 ..."], params: QuadrotorParams) -> Body:
+def hovering(position: Vector3, params: QuadrotorParams) -> Body:
     """At rest, level, with the rotors carrying the weight."""
     zero = jnp.zeros_like(position)
     one = jnp.ones_like(position[:1])
@@ -51,7 +54,7 @@ def hovering(position: Float[Array, "3 ..."], params: QuadrotorParams) -> Body:
     return Body(position, zero, jnp.concatenate([one, zero]), zero, rotors)
 
 
-def _rows(q: Float[Array, "4 ..."]) -> tuple[tuple[Array, Array, Array], ...]:
+def _rows(q: Vector4) -> tuple[tuple[Array, Array, Array], ...]:
     """Rows of R for a unit quaternion."""
     w, x, y, z = q
     return (
@@ -61,25 +64,23 @@ def _rows(q: Float[Array, "4 ..."]) -> tuple[tuple[Array, Array, Array], ...]:
     )
 
 
-def rotate(q: Float[Array, "4 ..."], u: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
+def rotate(q: Vector4, u: Vector3) -> Vector3:
     """From the body to the world: R u."""
     return jnp.stack([a * u[0] + b * u[1] + c * u[2] for a, b, c in _rows(q)])
 
 
-def rotate_back(q: Float[Array, "4 ..."], u: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
+def rotate_back(q: Vector4, u: Vector3) -> Vector3:
     """From the world to the body: R^T u."""
     rows = _rows(q)
     return jnp.stack([rows[0][i] * u[0] + rows[1][i] * u[1] + rows[2][i] * u[2] for i in range(3)])
 
 
-def thrust_axis(q: Float[Array, "4 ..."]) -> Float[Array, "3 ..."]:
+def thrust_axis(q: Vector4) -> Vector3:
     """R e_3."""
     return jnp.stack([row[2] for row in _rows(q)])
 
 
-def body_drag(
-    q: Float[Array, "4 ..."], air: Float[Array, "3 ..."], share: Array | float, params: QuadrotorParams
-) -> Float[Array, "3 ..."]:
+def body_drag(q: Vector4, air: Vector3, share: Array | float, params: QuadrotorParams) -> Vector3:
     """Drag in the body frame for a world velocity relative to the air; `share` is rotor speed over hover speed."""
     va = rotate_back(q, air)
     speed = jnp.sqrt(jnp.sum(va**2, 0))
@@ -87,12 +88,12 @@ def body_drag(
     return -linear - params.drag_quadratic * speed * va
 
 
-def rotor_forces(rotors: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, "4 ..."]:
+def rotor_forces(rotors: Vector4, params: QuadrotorParams) -> Vector4:
     """Thrust of every rotor."""
     return params.thrust_coefficient * rotors**2
 
 
-def wrench(forces: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, "4 ..."]:
+def wrench(forces: Vector4, params: QuadrotorParams) -> Vector4:
     """Collective thrust and body torques of rotor thrusts: the rows 1, L y_j, -L x_j, -kappa s_j."""
     f, arm = forces, params.arm
     # A rotor at +y lifts that side (roll), one at +x lifts the nose (negative pitch); drag turns against its spin.
@@ -102,7 +103,7 @@ def wrench(forces: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Arra
     return jnp.stack([f[0] + f[1] + f[2] + f[3], roll, pitch, yaw])
 
 
-def mix(wanted: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, "4 ..."]:
+def mix(wanted: Vector4, params: QuadrotorParams) -> Vector4:
     """Rotor thrusts for a wanted wrench, clipped to what the rotors can do (the inverse of `wrench` inside)."""
     thrust, roll, pitch, yaw = wanted
     forces = [
@@ -113,12 +114,7 @@ def mix(wanted: Float[Array, "4 ..."], params: QuadrotorParams) -> Float[Array, 
 
 
 def euler_step(
-    body: Body,
-    commands: Float[Array, "4 ..."],
-    wind: Float[Array, "3 ..."],
-    external: Float[Array, "3 ..."],
-    params: QuadrotorParams,
-    dt: float | Array,
+    body: Body, commands: Vector4, wind: Vector3, external: Vector3, params: QuadrotorParams, dt: float | Array
 ) -> Body:
     """One Euler step under commanded rotor speeds; the motors' lag is stepped exactly."""
     forces = rotor_forces(body.rotors, params)

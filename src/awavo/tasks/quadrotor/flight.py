@@ -33,17 +33,9 @@ from awavo.tasks.quadrotor.wind import start_gusts, step_gusts, wind_at
 from awavo.types import Box, Env, EnvSpec
 
 __all__ = [
-    "DT",
-    "FLIGHT_TASKS",
-    "FlightState",
-    "MARKS",
-    "PLANT_DT",
-    "SUBSTEPS",
-    "fly",
-    "flight_functions",
-    "mark_time",
+    "DT", "FLIGHT_TASKS", "FlightState", "MARKS", "PLANT_DT", "SUBSTEPS", "fly", "flight_functions", "mark_time",
     "quadrotor",
-]
+]  # fmt: skip
 
 # Shares of wind and of obstacles: 0 switches a factor off.
 FLIGHT_TASKS = {"FT0": (0.0, 0.0), "FT1": (1.0, 0.0), "FT2": (0.0, 1.0), "FT3": (1.0, 1.0)}

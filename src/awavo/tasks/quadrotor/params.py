@@ -84,17 +84,9 @@ def hover_speed(params: QuadrotorParams) -> Array:
 
 
 SPREADS = {
-    "mass": 1.15,
-    "inertia_x": 1.3,
-    "inertia_y": 1.3,
-    "inertia_z": 1.3,
-    "thrust_coefficient": 1.1,
-    "motor_time": 1.25,
-    "drag_x": 2.0,
-    "drag_y": 2.0,
-    "drag_z": 2.0,
-    "drag_quadratic": 2.0,
-}
+    "mass": 1.15, "inertia_x": 1.3, "inertia_y": 1.3, "inertia_z": 1.3, "thrust_coefficient": 1.1, "motor_time": 1.25,
+    "drag_x": 2.0, "drag_y": 2.0, "drag_z": 2.0, "drag_quadratic": 2.0,
+}  # fmt: skip
 
 
 def draw_parameters(key: Array, params: QuadrotorParams) -> QuadrotorParams:

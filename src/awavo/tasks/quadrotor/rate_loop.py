@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from awavo.tasks.quadrotor.body import mix
+from awavo.tasks.quadrotor.body import Vector3, Vector4, mix
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["RateLoop", "rate_loop", "start_loop", "throttle"]
@@ -26,23 +26,18 @@ INTEGRAL_LIMIT = 0.3  # of normalised torque: PX4's guard against wind-up
 class RateLoop(NamedTuple):
     """Integral of the normalised torque, and the rates of the step before."""
 
-    integral: Float[Array, "3 ..."]
-    rates: Float[Array, "3 ..."]
+    integral: Vector3
+    rates: Vector3
 
 
-def start_loop(rates: Float[Array, "3 ..."]) -> RateLoop:
+def start_loop(rates: Vector3) -> RateLoop:
     """Nothing integrated yet."""
     return RateLoop(jnp.zeros_like(rates), rates)
 
 
 def rate_loop(
-    loop: RateLoop,
-    rates: Float[Array, "3 ..."],
-    thrust: Float[Array, " *n"],
-    wanted: Float[Array, "3 ..."],
-    params: QuadrotorParams,
-    dt: float,
-) -> tuple[RateLoop, Float[Array, "4 ..."], Bool[Array, " *n"]]:
+    loop: RateLoop, rates: Vector3, thrust: Float[Array, " *n"], wanted: Vector3, params: QuadrotorParams, dt: float
+) -> tuple[RateLoop, Vector4, Bool[Array, " *n"]]:
     """Return the loop's state, commanded rotor speeds, and whether a rotor is at its bound."""
     gains = (
         (params.roll_p, params.roll_i, params.roll_d),
@@ -54,11 +49,8 @@ def rate_loop(
     error = wanted - rates
     # D acts on the measured rates: a step of the command does not kick.
     drift = (rates - loop.rates) / dt
-    integral = jnp.clip(
-        loop.integral + dt * jnp.stack([g[1] * e for g, e in zip(gains, error, strict=True)]),
-        -INTEGRAL_LIMIT,
-        INTEGRAL_LIMIT,
-    )
+    rise = dt * jnp.stack([g[1] * e for g, e in zip(gains, error, strict=True)])
+    integral = jnp.clip(loop.integral + rise, -INTEGRAL_LIMIT, INTEGRAL_LIMIT)
     torque = [
         s * jnp.clip(g[0] * e + i - g[2] * d, -1.0, 1.0)
         for g, s, e, i, d in zip(gains, scale, error, integral, drift, strict=True)
