@@ -9,7 +9,7 @@ import pytest
 
 from awavo.inference.ensemble import Prediction
 from awavo.inference.operators import make_operator
-from awavo.inference.planner import PlanningModel, planner, predicted_steps
+from awavo.inference.planner import EFFECTIVE_SHARE, PlanningModel, planner, predicted_steps
 from awavo.inference.sequences import PlanningConfig, resample, sequences, slice_shape
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.tasks.tabular import hazard_grid_cmdp
@@ -79,16 +79,16 @@ def test_log_operator_with_kl_gives_the_weights_of_mppi():
         returns.append(total)
     scale = 0.1 * (HIGH - LOW) * float(result.temperature)
     weights = np.exp((np.array(returns) - max(returns)) / scale)
-    np.testing.assert_allclose(result.weights, weights / weights.sum(), atol=1e-6)
+    np.testing.assert_allclose(result.weights, weights / weights.sum(), atol=1e-5)
 
 
 @pytest.mark.parametrize("spec", [BOX, BOX._replace(action_space=Discrete(2))], ids=["box", "discrete"])
-def test_posterior_concentrates_as_likelihoods_sharpen(spec):
-    config = dataclasses.replace(CONFIG, effective_share=0.0, num_steps=20, degree=1)
-    sizes = [float(run(spec, config, sharpness=s).effective_size) for s in (0.01, 1.0, 30.0)]
-    assert sizes[0] > 0.95 * config.num_sequences
-    assert sizes[0] > sizes[1] > sizes[2]
-    assert sizes[2] < 0.3 * config.num_sequences
+def test_the_scale_of_the_likelihoods_does_not_matter(spec):
+    """T follows their spread: the same share of the candidates counts, and the same ones do."""
+    found = [run(spec, CONFIG, sharpness=s, gains=(1.1,)) for s in (0.01, 1.0, 30.0)]
+    for one in found:
+        assert float(one.effective_size) == pytest.approx(max(EFFECTIVE_SHARE * CONFIG.num_sequences, 1.0), rel=0.2)
+        np.testing.assert_allclose(one.weights, found[0].weights, atol=1e-3)
 
 
 @pytest.mark.parametrize("metric", ["a-gswd", "kl"])
@@ -108,10 +108,12 @@ def test_costs_move_the_decision():
     assert float(bound.plan[:, 0].mean()) < float(free.plan[:, 0].mean()) - 0.2
 
 
-def test_warm_start_carries_over():
+def test_warm_start_carries_over(monkeypatch):
     """With no candidates but those of the posterior before, the next decision starts from the shifted plan."""
     spec = BOX._replace(action_space=Discrete(2))
-    config = dataclasses.replace(CONFIG, actor_share=0.0, memory_share=1.0)
+    monkeypatch.setattr("awavo.inference.sequences.ACTOR_SHARE", 0.0)
+    monkeypatch.setattr("awavo.inference.sequences.MEMORY_SHARE", 1.0)
+    config = CONFIG
     plan = jnp.zeros((config.horizon, 2)).at[:, 1].set(1.0)
     slices = jnp.ones(slice_shape(spec.action_space, config))
     decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_model(spec), jnp.array([0.0]), plan, slices))
@@ -119,25 +121,6 @@ def test_warm_start_carries_over():
     np.testing.assert_allclose(result.before[:-1, 1], 1)
     np.testing.assert_allclose(result.before[-1], 0.5)
     np.testing.assert_allclose(result.plan[:-1, 1], 1, atol=1e-3)
-
-
-@pytest.mark.parametrize("space", [BOX.action_space, Discrete(2)], ids=["box", "discrete"])
-def test_q_may_start_from_the_candidates_of_the_actor(space):
-    """Whatever the plan before was, the move starts at what the actor proposes."""
-    spec = BOX._replace(action_space=space)
-    config = dataclasses.replace(CONFIG, initial="actor", degree=1, proposal_noise=0.0)
-    slices = jax.random.normal(KEY, slice_shape(space, config))
-    distributions = sequences(space, config)
-    decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_model(spec), jnp.array([0.0]), plan, slices))
-    start = distributions.start()
-    plan = jnp.full_like(start, 0.99) if space == BOX.action_space else start.at[:].set([0.0, 1.0])
-    result = decide(plan)
-    far = float(np.mean(result.before)) if space == BOX.action_space else float(np.mean(result.before[:, 1]))
-    assert abs(far - (0.0 if space == BOX.action_space else 0.5)) < 0.3
-    if space == BOX.action_space:
-        candidates = np.asarray(result.target)[: round(config.actor_share * config.num_sequences)]
-        for particle in np.asarray(result.before).reshape(config.num_particles, -1):
-            assert np.abs(candidates - particle).max(1).min() < 1e-6
 
 
 def test_few_slices_leave_long_plans_behind():
@@ -161,7 +144,7 @@ def test_systematic_resampling_keeps_shares():
     np.testing.assert_array_equal(counts, [8, 4, 4, 0])
 
 
-def test_a_perfect_model_plans_within_one_percent_of_the_optimum():
+def test_a_perfect_model_plans_within_one_percent_of_the_optimum(monkeypatch):
     """A grid without slips, N = the horizon: R - 0.5 G1 - 0.5 G2 of the executed episode against backward induction."""
     cmdp = hazard_grid_cmdp(4, slip=0.0)
     horizon, weights = 12, np.array([1.0, -0.5, -0.5])
@@ -171,8 +154,13 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum():
     for _ in range(horizon):
         values = (utility + transition @ values).max(1)
     spec = EnvSpec("grid", 16, Discrete(4), horizon, ("g1", "g2"), (1.0, 1.0))
-    config = PlanningConfig(num_sequences=1024, horizon=horizon, discount=1 - 1e-5, actor_share=0.0, memory_share=0.6,
-                         effective_share=0.01, num_slices=4, num_steps=8)  # fmt: skip
+    for name, share in (
+        ("sequences.ACTOR_SHARE", 0.0),
+        ("sequences.MEMORY_SHARE", 0.6),
+        ("planner.EFFECTIVE_SHARE", 0.01),
+    ):
+        monkeypatch.setattr(f"awavo.inference.{name}", share)
+    config = PlanningConfig(num_sequences=1024, horizon=horizon, discount=1 - 1e-5, num_slices=4, num_steps=8)
     following = jnp.argmax(cmdp.transition, -1)
 
     def predict(obs, action):

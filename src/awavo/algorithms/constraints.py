@@ -39,7 +39,7 @@ __all__ = [
     "standard_error",
 ]
 
-# Age bins, and how many generations of episodes the estimate remembers.
+# Age bins, at most, and how many generations of episodes the estimate remembers.
 BINS, MEMORY = 20, 2.0
 # Integral part per generation of episodes, proportional part, largest integral part.
 INTEGRAL, PROPORTIONAL, WEIGHT_MAX = 0.25, 0.5, 100.0
@@ -61,19 +61,21 @@ class CostProfile(NamedTuple):
     square: Float[Array, " C"]
 
 
-def empty_profile(num_costs: int) -> CostProfile:
+def empty_profile(num_costs: int, horizon: int) -> CostProfile:
     """No step yet."""
+    bins = min(BINS, horizon)
     none = jnp.zeros(num_costs)
-    return CostProfile(jnp.zeros((BINS, num_costs)), jnp.zeros(BINS), jnp.zeros(BINS), jnp.zeros(()), none, none)
+    return CostProfile(jnp.zeros((bins, num_costs)), jnp.zeros(bins), jnp.zeros(bins), jnp.zeros(()), none, none)
 
 
 def count_costs(profile: CostProfile, rollout: Rollout, horizon: int, generation: int) -> CostProfile:
     """Add a rollout; a bin forgets only as it is visited. A generation is so many episodes."""
-    age = jnp.clip((rollout.episode_length - 1) * BINS // horizon, 0, BINS - 1)
-    here = jax.nn.one_hot(age, BINS)
+    bins = profile.steps.shape[0]
+    age = jnp.clip((rollout.episode_length - 1) * bins // horizon, 0, bins - 1)
+    here = jax.nn.one_hot(age, bins)
     steps, ends = here.sum((0, 1)), jnp.einsum("tek,te->k", here, rollout.terminated.astype(jnp.float32))
     cost = jnp.einsum("tek,tec->kc", here, rollout.costs)
-    stay = jnp.clip(1.0 - steps / (MEMORY * generation * horizon / BINS), 0.0, 1.0)
+    stay = jnp.clip(1.0 - steps / (MEMORY * generation * horizon / bins), 0.0, 1.0)
     done = rollout.done.astype(jnp.float32)
     kept = jnp.clip(1.0 - done.sum() / (MEMORY * generation), 0.0, 1.0)
     return CostProfile(
@@ -92,7 +94,7 @@ def estimate_costs(profile: CostProfile, horizon: int) -> Float[Array, " C"]:
     mean_rate = profile.cost.sum(0) / jnp.maximum(profile.steps.sum(), 1.0)
     rate = (profile.cost + few * mean_rate) / (profile.steps[:, None] + few)
     hazard = jnp.clip(profile.ends / (profile.steps + few), 0.0, 1.0)
-    size = horizon / BINS
+    size = horizon / profile.steps.shape[0]
     # Share of the episodes that reach each bin, and the steps they spend in it.
     stay = jnp.exp(size * jnp.log1p(-jnp.minimum(hazard, 0.999)))
     alive = jnp.concatenate([jnp.ones(1), jnp.cumprod(stay)[:-1]])

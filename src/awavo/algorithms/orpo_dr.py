@@ -177,7 +177,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             initial_units(spec, config.num_envs),
             initial_bounds(signals),
             ReturnRange(jnp.zeros(signals), jnp.zeros(signals)),
-            empty_profile(spec.num_costs),
+            empty_profile(spec.num_costs, spec.horizon),
             jnp.zeros(spec.num_costs),
             jnp.asarray(ENTROPY_FIRST, jnp.float32),
             num_reward_updates=zero, num_rectified_updates=zero, num_skipped_updates=zero,
@@ -248,7 +248,8 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         memory = ring.add(state.replay, rollout, config.discount, config.backup_steps)
         signals = jnp.concatenate([rollout.reward[..., None], rollout.costs], -1).reshape(-1, 1 + spec.num_costs)
         units = measure_units(state.units, rollout, shares, config.discount)
-        ratio = state.units.unit / units.unit
+        # Before the first step there is no value to keep.
+        ratio = jnp.where(state.units.steps > 0, state.units.unit / units.unit, 1.0)
         learner = state.learner._replace(
             critic=rescale(state.learner.critic, ratio), target_critic=rescale(state.learner.target_critic, ratio)
         )
@@ -287,7 +288,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         if operator.bounded:
             return reachable
         # Before the first measurement, what returns can be at all.
-        low, high = choose(state.ranges.high > state.ranges.low, state.ranges, reachable)
+        low, high = choose(jnp.all(state.ranges.high > state.ranges.low), state.ranges, reachable)
         span = high - low
         start = jnp.concatenate([low[:1], (1.0 - config.margin) * shares])
         return ReturnRange(start, start + span)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from awavo.formal.interval import ONE, WHOLE, ZERO, Interval, hull, point
 
-__all__ = ["NOWHERE", "RULES", "SOMEWHERE", "STEPS", "Branch", "constant", "integer_power"]
+__all__ = ["NOWHERE", "RULES", "SOMEWHERE", "STEPS", "Branch", "constant", "integer_power", "log_add_exp"]
 
 
 class Branch(NamedTuple):
@@ -145,6 +145,13 @@ def _sine(x: Interval, shift: float) -> Interval:
 def _erf(x: Branch) -> Branch:
     bell = (-(x.value.power(2))).map(math.exp, low=0.0)
     return _chain(x.value.map(math.erf, -1.0, 1.0), _near(2 / math.sqrt(math.pi)) * bell, x)
+
+
+def log_add_exp(x: Branch, y: Branch) -> Branch:
+    """log(e^x + e^y) = y + log(1 + e^(x - y)), whose slope is logistic: smooth where the program has a kink."""
+    gap = _subtract(x, y)
+    value = _log(_add(constant(1.0), _exp(Branch(gap.value, ONE)))).value
+    return _add(y, _chain(value, _logistic(Branch(gap.value, ONE)).value, gap))
 
 
 def _absolute(x: Branch) -> Branch:

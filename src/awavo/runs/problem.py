@@ -99,6 +99,11 @@ def build_problem(
         probe.close()
     if spec.num_costs == 0:
         raise InputError(f"task '{config.task}' has no costs: pass a cost function, or costs in info.")
+    from awavo.algorithms.actor_critic import ActorCriticConfig
+    from awavo.algorithms.sizes import resolve_sizes
+
+    if isinstance(settings, ActorCriticConfig):  # sizes left to the rule, now that the task is known
+        settings = resolve_sizes(spec, settings)
     factory = resolve(config.algo, ALGORITHMS, "algorithm")
     extra = {} if operator is None else {"operator": operator}
     return Problem(spec, factory(spec, settings, **extra), settings, env, make_host)
