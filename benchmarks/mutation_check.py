@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
 
 MUTANTS = {
     "actor gradient cut": Mutant(
-        "algorithms/orpo_dr.py",
+        "algorithms/actor_critic.py",
         "dist = policy(obs)",
         "dist = jax.lax.stop_gradient(policy(obs))",
         "tests/algorithms/test_orpo_dr.py",
@@ -55,9 +55,33 @@ MUTANTS = {
         "tests/training/test_loop.py",
     ),
     "limit compared with a mean per step": Mutant(
-        "algorithms/episodes.py",
-        "costs = rollout.episode_costs.reshape(done.shape[0], -1)",
-        "costs = (rollout.episode_costs / rollout.episode_length[..., None]).reshape(done.shape[0], -1)",
+        "algorithms/constraints.py",
+        "return steps @ rate",
+        "return steps @ rate / horizon",
+        "tests/algorithms/test_constraints.py",
+    ),
+    "estimate that waits for episodes": Mutant(
+        "algorithms/constraints.py",
+        "return steps @ rate",
+        "return profile.total / jnp.maximum(profile.episodes, 1.0)",
+        "tests/algorithms/test_constraints.py",
+    ),
+    "scale from one step's range": Mutant(
+        "algorithms/orpo_dr.py",
+        "low, high = choose(jnp.all(state.ranges.high > state.ranges.low), state.ranges, reachable)",
+        "low, high = reachable",
+        "tests/algorithms/test_orpo_dr.py",
+    ),
+    "cost likelihood that does not saturate": Mutant(
+        "inference/operators.py",
+        "lambda g, low, high: best - jax.nn.softplus((g - low) / (high - low)),",
+        "lambda g, low, high: (low - g) / (high - low),",
+        "tests/inference/test_operators.py",
+    ),
+    "units that do not follow the returns": Mutant(
+        "algorithms/units.py",
+        "unit = jnp.where(measured > 0, measured, 1.0)",
+        "unit = jnp.ones_like(measured)",
         "tests/algorithms/test_orpo_dr.py",
     ),
     "final observation lost at reset": Mutant(
@@ -67,10 +91,10 @@ MUTANTS = {
         "tests/training/test_loop.py",
     ),
     "cost critics never trained": Mutant(
-        "algorithms/quantiles.py",
+        "networks/quantiles.py",
         "error = jax.lax.stop_gradient(targets)",
         "quantiles = quantiles.at[:, 1:].set(0.0)\n    error = jax.lax.stop_gradient(targets)",
-        "tests/algorithms/test_quantiles.py",
+        "tests/networks/test_quantiles.py",
     ),
     "seeds share their key": Mutant(
         "training/loop.py",
@@ -87,7 +111,7 @@ MUTANTS = {
     "environment not saved with the state": Mutant(
         "training/loop.py",
         "self._states = [jax.tree.map(jnp.asarray, state) for state in states]",
-        "self._states = [jax.tree.map(jnp.asarray, s)._replace(worker=o.worker) for s, o in zip(states, self._states)]",
+        "self._states = [jax.tree.map(jnp.asarray, s)._replace(envs=o.envs) for s, o in zip(states, self._states)]",
         "tests/training/test_loop.py",
     ),
 }
