@@ -61,6 +61,8 @@ FUNCTIONS = {
     "powers": lambda x: (x + 1.5) ** 0.3 + 2.0**x,
     "kinks": lambda x: jnp.abs(x - 0.2) + jnp.maximum(x, 0.1) + jnp.clip(x, -0.3, 0.4),
     "sigmoids": lambda x: jax.nn.sigmoid(3 * x) + jnp.tanh(x) + jax.nn.softplus(x) + jax.lax.erf(x),
+    "soft maximum": lambda x: jnp.logaddexp(2 * x, 1 - x) - jax.nn.softplus(5 * x),
+    "arctangent and cube root": lambda x: jnp.arctan(5 * x) - jnp.cbrt(x + 1.2),
     "branch": lambda x: jnp.where(x < 0.1, x**2, 1 - x),
     "steps": lambda x: jnp.floor(3 * x) + jnp.sign(x),
 }
@@ -88,6 +90,26 @@ def test_undecided_comparisons_give_branches_and_decided_ones_do_not():
     enclose = trace_enclosure(lambda x: jnp.where(x < 0.5, x, 2 * x))
     assert len(enclose(Interval(0.1, 0.4))) == 1
     assert len(enclose(Interval(0.4, 0.6))) == 2
+
+
+def test_a_cube_root_rises_through_zero():
+    found = trace_enclosure(jnp.cbrt)(Interval(-1e-3, 1e-3))
+    assert len(found) == 1
+    assert found[0].slope.lo > 30.0
+    assert found[0].slope.hi == math.inf
+    assert found[0].value.lo <= -0.1 <= 0.1 <= found[0].value.hi
+
+
+def test_softplus_is_smooth_and_known_by_what_it_computes():
+    """One branch with a slope of a half at 0, where its program has a kink; another of its name has its own."""
+    found = trace_enclosure(jax.nn.softplus)(Interval(-1e-3, 1e-3))
+    assert len(found) == 1
+    assert 0.49 < found[0].slope.lo < 0.5 < found[0].slope.hi < 0.51
+
+    def softplus(x):
+        return -x
+
+    assert trace_enclosure(jax.jit(softplus))(Interval(0.0, 1.0))[0].slope.hi == -1.0
 
 
 def test_what_has_no_rule_is_said():

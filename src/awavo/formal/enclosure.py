@@ -8,6 +8,7 @@ one branch means continuous there, several mean that only the branches are known
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -20,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from awavo.errors import InputError
-from awavo.formal.enclosure_rules import NOWHERE, RULES, SOMEWHERE, STEPS, Branch, constant, integer_power
+from awavo.formal.enclosure_rules import NOWHERE, RULES, SOMEWHERE, STEPS, Branch, constant, integer_power, log_add_exp
 from awavo.formal.interval import ONE, Interval
 
 __all__ = ["Branch", "Enclosure", "Unsupported", "trace_enclosure"]
@@ -92,7 +93,9 @@ def _run(jaxpr: Jaxpr, consts: Sequence[ArrayLike], args: Sequence[Value], fork:
         values = [read(a) for a in eqn.invars]
         name = eqn.primitive.name
         inner = next((eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params), None)
-        if inner is not None and name in _CALLS:
+        if name == "custom_jvp_call" and str(inner) == _log_add_exp_program():
+            outs = [_apply_log_add_exp(values)]
+        elif inner is not None and name in _CALLS:
             body, extra = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
             outs = _run(body, extra, values, fork)
         elif name == "cond" and isinstance(values[0], bool):
@@ -104,6 +107,25 @@ def _run(jaxpr: Jaxpr, consts: Sequence[ArrayLike], args: Sequence[Value], fork:
             outs = [_apply(name, values, eqn.params, fork)]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+@functools.cache
+def _log_add_exp_program() -> str:
+    """The program of jax's logaddexp, which softplus is made of; known by what it computes, not by its name."""
+    number = jax.ShapeDtypeStruct((), jnp.float32)
+    traced = jax.make_jaxpr(jax.nn.softplus)(number).jaxpr
+    while traced.eqns[0].primitive.name != "custom_jvp_call":
+        traced = traced.eqns[0].params["jaxpr"].jaxpr
+    return str(traced.eqns[0].params["call_jaxpr"])
+
+
+def _apply_log_add_exp(values: list[Value]) -> Value:
+    x, y = values
+    if not (isinstance(x, Branch) and isinstance(y, Branch)):
+        raise Unsupported("no interval rule for 'logaddexp' of these")
+    if "no" in (x.defined, y.defined):
+        return NOWHERE
+    return SOMEWHERE if "maybe" in (x.defined, y.defined) else log_add_exp(x, y)
 
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
