@@ -14,6 +14,7 @@ from awavo.transport import (
     Neural,
     Polynomial,
     adaptive_gswd,
+    distances,
     generalized_sliced_wasserstein,
     iid_slices,
     mix_slices,
@@ -219,3 +220,15 @@ def test_gradient_of_the_root_at_equal_clouds(rng, key):
     slices = iid_slices(key, 6, 3)
     gradient = jax.jit(jax.grad(lambda x, y: root(sliced_wasserstein(x, y, slices=slices), 2)))(x, x)
     np.testing.assert_array_equal(gradient, np.zeros_like(x))
+
+
+def test_calls_outside_jit_compile_once():
+    """The documented call: a new key runs the program that the first call compiled."""
+    rng = np.random.default_rng(5)
+    x, y = (rng.normal(size=(17, 4)).astype(np.float32) for _ in range(2))
+    distances.sliced_wasserstein(x, y, key=0)
+    compiled = distances._estimate._cache_size()
+    found = [distances.sliced_wasserstein(x, y, key=seed) for seed in (1, 2)]
+    assert distances._estimate._cache_size() == compiled
+    assert float(found[0]) != float(found[1])
+    assert float(found[0]) == float(distances.sliced_wasserstein(x, y, key=jax.random.key(1)).value)
