@@ -3,7 +3,7 @@
 import json
 import os
 
-from awavo.runs.train import locked
+from awavo.files import locked
 
 
 def test_train_json_contract(trained):

@@ -52,7 +52,7 @@ def safety_only(monkeypatch):
     from awavo.formal import run_certificates
 
     monkeypatch.setattr(run_certificates, "certify_metric", lambda slices: [])
-    monkeypatch.setattr(run_certificates, "_reference", lambda settings, fingerprint: [])
+    monkeypatch.setattr(run_certificates, "_reference", lambda settings: [])
     monkeypatch.setattr(run_certificates, "_calibration", lambda subject, plan, delivered: ([], None))
 
 
@@ -71,7 +71,7 @@ def test_recheck_agrees_and_notices_tampering(certified, safety_only, tmp_path, 
     path.write_text(json.dumps(content))
     assert main(["certify", str(copy), "--recheck", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert set(found["differences"]) == {"schedule.theorem2", "safety.seed_1"}
+    assert set(found["differences"]) == {"certificates.json", "schedule.theorem2", "safety.seed_1"}
 
 
 def test_an_unsafe_policy_is_not_delivered(certified, safety_only):

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from awavo.config import TrainConfig
+from awavo.files import locked
 from awavo.paper.job import write_atomically
 from awavo.paper.schedule import checkpoint_iterations, curve_iterations
 from awavo.results.bootstrap import mean_estimate
 from awavo.results.recorder import Recorder
 from awavo.runs.evaluate import Evaluator
 from awavo.runs.problem import build_problem, resolve_config
-from awavo.runs.train import Training, locked, seed_axis
+from awavo.runs.train import Training, seed_axis
 from awavo.training.loop import MAX_CHUNK
 
 __all__ = ["curve_rows", "run_learning", "train_config"]
