@@ -14,7 +14,7 @@ from pathlib import Path
 
 from awavo.errors import RunFolderError
 
-__all__ = ["locked", "remove_leftovers", "require_writable", "write_bytes"]
+__all__ = ["locked", "new_folder", "remove_leftovers", "require_writable", "write_bytes"]
 
 REMEDY = "Free the space or give another --out."
 
@@ -73,12 +73,22 @@ def remove_leftovers(folder: Path) -> None:
 def require_writable(folder: Path, remedy: str = "Make it writable or give another --out.") -> None:
     """Refuse a folder nothing can be written to, before the work is done whose result would be lost."""
     there = folder
-    while not there.exists() and there != there.parent:
+    while not os.path.exists(there) and there != there.parent:
         there = there.parent
     if not there.is_dir():
         raise RunFolderError(f"Cannot write into '{folder}': '{there}' is not a folder. {remedy}")
     if not os.access(there, os.W_OK | os.X_OK):
         raise RunFolderError(f"Cannot write into '{folder}': '{there}' is read-only. {remedy}")
+
+
+def new_folder(folder: Path) -> Path:
+    """Make a folder where it is missing, or say why nothing can be written there."""
+    require_writable(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"Cannot make '{folder}': {error.strerror}. Give another --out.") from error
+    return folder
 
 
 @contextmanager
@@ -90,9 +100,8 @@ def locked(out: Path | None) -> Iterator[None]:
     if out is None:
         yield
         return
+    new_folder(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        require_writable(out)
         handle = os.open(out, os.O_RDONLY)
     except OSError as error:
         raise RunFolderError(f"Cannot use '{out}' as a run folder: {error.strerror}. Give another --out.") from error

@@ -21,7 +21,7 @@ from awavo.runs.train import Training
 def touch(folder, job):
     path = job.path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{}")
+    path.write_text('{"rows": [{}]}')
 
 
 def test_a_name_changes_with_every_setting():

@@ -135,7 +135,7 @@ def _same(stored: object, fresh: object, tolerance: float) -> bool:
     if type(stored) is not type(fresh):  # 1, 1.0 and true are not the same field
         return False
     if isinstance(stored, float) and isinstance(fresh, float):
-        return bool(np.isclose(stored, fresh, rtol=tolerance, atol=min(tolerance, 1e-6)))
+        return math.isclose(stored, fresh, rel_tol=tolerance, abs_tol=min(tolerance, 1e-6))
     return stored == fresh
 
 

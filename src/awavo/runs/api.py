@@ -207,6 +207,7 @@ class Run:
         from awavo.results.report import write_report
 
         path = self.path / "report.html" if out is None else Path(out)
+        require_writable(path.parent)
         write_report([self.data], path)
         return path
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from awavo.errors import InputError
+from awavo.files import require_writable
 from awavo.explain.factors import Factor
 from awavo.explain.run_explanation import PolicyTrace, explain_policies
 from awavo.explain.run_summary import NECESSITY, policy_costs, policy_notes, policy_summary
@@ -39,12 +40,11 @@ def write_tables(
     out: Path, summary: Mapping[str, Any], head: Sequence[str], rows: Sequence[Sequence[object]]
 ) -> list[str]:
     """Write explanation.json and explanation.csv; return their paths."""
-    out.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(head)
     writer.writerows([[f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
-    write_bytes(out / "explanation.json", (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(out / "explanation.json", (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode(), make_folder=True)
     write_bytes(out / "explanation.csv", text.getvalue().encode())
     return [str(out / "explanation.json"), str(out / "explanation.csv")]
 
@@ -56,6 +56,7 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     """
     if episodes < 1:
         raise InputError(f"--episodes {episodes} must be >= 1.")
+    require_writable(run.path if out is None else out)
     factors = task_factors(run.config.task, run.config.task_options)
     problem = run.problem
     assert problem.env is not None, "every task with factors is functional"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from awavo.control.flight_planner import FACTORS
+from awavo.files import new_folder
 from awavo.errors import InputError
 from awavo.explain.calibration import load_calibrations
 from awavo.explain.flight_factors import flight_factor
@@ -55,8 +56,7 @@ def fly_and_explain(
         raise InputError(f"--steps {steps} must be >= 1.")
     _check(factors, every, threshold)
     enable_cache()
-    out = Path("runs") / f"explain-{task}-seed{seed}" if out is None else out
-    out.mkdir(parents=True, exist_ok=True)
+    out = new_folder(Path("runs") / f"explain-{task}-seed{seed}" if out is None else out)
     # Flown with the setting of the planner that the intervals were calibrated for.
     calibrated = load_calibrations()[0].planners[0]
     record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, config=calibrated, about=stamp())
