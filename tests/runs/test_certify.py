@@ -9,6 +9,7 @@ import pytest
 import awavo
 from awavo.cli.main import main
 
+
 def test_record_page_and_exit_code(certified):
     out, code = certified
     content = json.loads((out / "certificates.json").read_text())

@@ -23,6 +23,7 @@ __all__ = [
     "favourable",
     "is_about_policy",
     "read_record",
+    "what_is_wrong",
     "why_not_shown",
     "why_unbound",
 ]
@@ -79,13 +80,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise RunFolderError(f"'{folder}' has no certificates.json: run `awavo certify {folder}` first.")
     content = read_json(path)
-    wrong = _what_is_wrong(content)
+    wrong = what_is_wrong(content)
     if wrong:
         raise RunFolderError(f"'{path}' is damaged: {wrong}. Run `awavo certify {folder}` again.")
     return content
 
 
-def _what_is_wrong(content: Record) -> str | None:
+def what_is_wrong(content: Record) -> str | None:
     """The first thing about a record that no version of this package writes."""
     if content.get("format") not in (1, FORMAT):
         return f"format {content.get('format')!r}, expected {FORMAT}"

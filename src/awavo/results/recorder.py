@@ -82,7 +82,9 @@ class Recorder:
                 table = read_table(path, summed=summed)[0].filter(pl.col("env_steps") <= env_steps)
                 blocks[:] = [{column: table[column].to_numpy() for column in table.columns}]
             except pl.exceptions.PolarsError as error:
-                raise RunFolderError(f"'{path}' is not a table of this run: restore it, or give another --out.") from error
+                raise RunFolderError(
+                    f"'{path}' is not a table of this run: restore it, or give another --out."
+                ) from error
 
     def recent(self, window: int = 20) -> dict[str, float]:
         """Means of the last finished episodes of all seeds, for the progress line."""

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from awavo.errors import InputError
-from awavo.files import require_writable
 from awavo.explain.factors import Factor
 from awavo.explain.run_explanation import PolicyTrace, explain_policies
 from awavo.explain.run_summary import NECESSITY, policy_costs, policy_notes, policy_summary
 from awavo.explain.task_factors import TASK_PUSHES, task_factors
+from awavo.files import require_writable
 from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.results.store import to_plain, write_bytes, write_table
@@ -44,7 +44,11 @@ def write_tables(
     writer = csv.writer(text)
     writer.writerow(head)
     writer.writerows([[f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
-    write_bytes(out / "explanation.json", (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode(), make_folder=True)
+    write_bytes(
+        out / "explanation.json",
+        (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode(),
+        make_folder=True,
+    )
     write_bytes(out / "explanation.csv", text.getvalue().encode())
     return [str(out / "explanation.json"), str(out / "explanation.csv")]
 

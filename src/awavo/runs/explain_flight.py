@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from awavo.control.flight_planner import FACTORS
-from awavo.files import new_folder
 from awavo.errors import InputError
 from awavo.explain.calibration import load_calibrations
 from awavo.explain.flight_factors import flight_factor
@@ -29,6 +28,7 @@ from awavo.explain.summary import (
     size_text,
 )  # fmt: skip
 from awavo.explain.ulog import RATE, force_balance, ulog_segments
+from awavo.files import new_folder
 from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.runs.explain import Explanation, write_tables

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.files import new_folder
 from awavo.errors import InputError
+from awavo.files import new_folder
 from awavo.registry import HOST_TASKS, make_host_task, make_task
 from awavo.results.pictures import save_picture, save_video
 from awavo.results.store import write_json

@@ -1,8 +1,9 @@
 """Checkpoints: the whole training state in one safetensors file, checked and written in one piece.
 
 A file holds one array per leaf, named `<seed>/<path of the leaf>`, and in its header the fingerprint of the
-configuration, the seal of config.json, the step, and a BLAKE2 hash over names, types, shapes and bytes. It is written beside its place, flushed
-and renamed, so that a crash leaves the one before. Nothing in it is code and nothing is unpickled.
+configuration, the seal of config.json, the step, and a BLAKE2 hash over names, types, shapes and bytes. It is written
+beside its place, flushed and renamed, so that a crash leaves the one before. Nothing in it is code and nothing is
+unpickled.
 """
 
 from __future__ import annotations
