@@ -71,7 +71,7 @@ class Recorder:
         write_table(folder / "episodes.parquet", pl.DataFrame(self.episodes))
 
     def load(self, folder: Path, env_steps: int, *, summed: bool = False) -> None:
-        """Take up the tables of an interrupted run, up to the step its checkpoint holds; `summed` as in `read_table`."""
+        """Take up the tables of an interrupted run, up to its checkpoint's step; `summed` as in `read_table`."""
         import polars as pl
 
         from awavo.results.store import read_table
