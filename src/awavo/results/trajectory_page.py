@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -17,7 +16,7 @@ from markupsafe import Markup
 
 from awavo.errors import RunFolderError
 from awavo.results.page import render
-from awavo.results.store import write_bytes
+from awavo.results.store import read_json, write_bytes
 from awavo.results.trajectory_figures import components_figure, scaling_figure, space_time_figure
 
 __all__ = ["SUMMARY", "is_inference", "read_inference", "write_inference_report"]
@@ -44,10 +43,10 @@ def is_inference(folder: Path) -> bool:
 def read_inference(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The summary and the arrays of a folder."""
     try:
-        summary = json.loads((folder / SUMMARY).read_text())
+        summary = read_json(folder / SUMMARY)
         with np.load(folder / "posterior.npz") as file:
             return summary, {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError, EOFError, RecursionError, AttributeError, BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, BadZipFile, zlib.error) as error:
         raise RunFolderError(f"'{folder}' holds no readable inference ({error}): run `awavo infer` again.") from error
 
 
