@@ -47,7 +47,8 @@ def document(path: Path) -> Any:
 
 def checkpoint(folder: Path) -> dict[str, Any]:
     found, refused = latest_checkpoint(folder / "checkpoints")
-    assert found is not None and not refused, refused
+    assert found is not None, refused
+    assert not refused, refused
     return {name: (array.dtype.str, array.tobytes()) for name, array in found.arrays.items()}
 
 
