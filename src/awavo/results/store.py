@@ -114,20 +114,14 @@ def load_run(path: str | os.PathLike[str]) -> RunData:
     """Read a run folder; `RunFolderError` says which file is wrong and what to do."""
     folder = Path(path)
     meta, notes = read_config(folder)
-    names = meta["spec"]["cost_names"]
-    tables = []
-    for name, columns in (
-        ("metrics", ("seed", "env_steps")),
-        ("episodes", (*_EPISODE_COLUMNS, *(f"cost_{name}" for name in names))),
-    ):
-        file = folder / f"{name}.parquet"
-        table, note = _checked_columns(file, columns, summed="seal" in meta)
-        tables.append(table)
-        notes = [*notes, *note]
+    columns = (*_EPISODE_COLUMNS, *(f"cost_{name}" for name in meta["spec"]["cost_names"]))
+    summed = "seal" in meta
+    metrics, metrics_note = _checked_columns(folder / "metrics.parquet", ("seed", "env_steps"), summed=summed)
+    episodes, episodes_note = _checked_columns(folder / "episodes.parquet", columns, summed=summed)
     evaluation = read_json(folder / "evaluation.json") if (folder / "evaluation.json").exists() else None
     if evaluation is not None and not all(isinstance(entry, dict) for entry in evaluation.values()):
         raise RunFolderError(f"'{folder}/evaluation.json' is damaged: expected one object per mode. Evaluate again.")
-    return RunData(folder, meta, *tables, evaluation, tuple(notes))
+    return RunData(folder, meta, metrics, episodes, evaluation, (*notes, *metrics_note, *episodes_note))
 
 
 def read_config(folder: Path) -> tuple[dict[str, Any], list[str]]:
