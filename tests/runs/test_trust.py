@@ -1,11 +1,14 @@
 """A run folder from somebody else is data: what its configuration names is not run unless the caller says so."""
 
 import json
+import shutil
 import sys
 
 import pytest
 
 import awavo
+from awavo.config import stored_fingerprint
+from awavo.results.store import write_sealed
 from tests.conftest import SMALL
 
 PAYLOAD = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
@@ -36,24 +39,22 @@ def payload(tmp_path, monkeypatch):
     ],
     ids=["operator", "cost_fn", "module of the environment", "interpreter"],
 )
-def test_code_named_by_a_folder_is_not_run(folder, payload, change):
-    path = folder / "config.json"
-    kept = path.read_text()
-    meta = json.loads(kept)
+def test_code_named_by_a_folder_is_not_run(folder, payload, tmp_path, change):
+    # A folder made to measure: fingerprint and seal fit, and there is no checkpoint that knows better.
+    crafted = tmp_path / "crafted"
+    shutil.copytree(folder, crafted, ignore=shutil.ignore_patterns("checkpoints"))
+    meta = {key: value for key, value in json.loads((crafted / "config.json").read_text()).items() if key != "seal"}
     for name, value in change.items():
         old = meta["config"][name]
         meta["config"][name] = {**old, **value} if isinstance(old, dict) else value
-    path.write_text(json.dumps(meta))
-    try:
-        with pytest.raises(awavo.errors.RunFolderError, match=r"names code to run .*--trust") as caught:
-            awavo.load(folder)
-        assert "\n" not in str(caught.value)
-        assert not payload.exists()
-        with pytest.raises(awavo.errors.AwavoError):
-            awavo.load(folder, trust=True)
-        assert payload.exists() or "bridge" in str(change)
-    finally:
-        path.write_text(kept)
+    write_sealed(crafted / "config.json", {**meta, "fingerprint": stored_fingerprint(meta["config"])})
+    with pytest.raises(awavo.errors.RunFolderError, match=r"names code to run .*--trust") as caught:
+        awavo.load(crafted)
+    assert "\n" not in str(caught.value)
+    assert not payload.exists()
+    with pytest.raises(awavo.errors.AwavoError):
+        awavo.load(crafted, trust=True)
+    assert payload.exists() or "bridge" in str(change)
 
 
 def test_a_folder_that_names_no_code_opens(folder):
