@@ -10,7 +10,7 @@ import pytest
 
 from awavo.config import stored_fingerprint
 from awavo.results.statistics import evaluation_summary
-from awavo.results.store import write_json, write_sealed, write_table
+from awavo.results.store import write_sealed, write_table
 
 NAMES = ("position", "angle")
 
@@ -41,7 +41,7 @@ def _write_run(
     metrics = [_metrics(random, seed, steps, episodes[seed]) for seed in range(seeds)]
     write_table(folder / "metrics.parquet", {k: np.concatenate([m[k] for m in metrics]) for k in metrics[0]})
     if evaluated:
-        write_json(folder / "evaluation.json", _evaluation(random, seeds, steps, limits, level, cost_level, folder))
+        write_sealed(folder / "evaluation.json", _evaluation(random, seeds, steps, limits, level, cost_level, folder))
     return folder
 
 

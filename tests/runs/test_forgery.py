@@ -22,8 +22,10 @@ from awavo.config import stored_fingerprint
 from awavo.errors import RunFolderError
 from awavo.results.certificate_record import PROVENANCE, binding, read_record, what_is_wrong, why_not_shown, why_unbound
 from awavo.results.store import (
+    load_run,
     newest_checkpoint,
     read_config,
+    read_json,
     read_table,
     seal_of,
     write_json,
@@ -203,6 +205,15 @@ def test_commands_refuse_an_edited_configuration(folder, capsys, edit):
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_every_edit_of_the_evaluation_is_refused(folder):
+    awavo.load(folder).evaluate(20)
+    stored = read_json(folder / "evaluation.json")
+    assert load_run(folder).evaluation == {mode: stored[mode] for mode in ("greedy", "stochastic")}
+    for name, edited in edits(stored):
+        write_json(folder / "evaluation.json", edited)
+        assert refused(lambda: load_run(folder)), name
+
+
 def _checkpoint_edits(arrays):
     names = list(arrays)
     for name, after in zip(names, [*names[1:], names[0]], strict=True):
@@ -282,7 +293,7 @@ def test_every_flipped_bit_of_a_table_is_refused(folder, name):
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         assert refused(lambda: read_table(path, summed=True)), bit
-        assert refused(lambda: awavo.results.store.load_run(folder)), bit
+        assert refused(lambda: load_run(folder)), bit
 
 
 def test_certificates_of_another_run_are_not_shown(folder, capsys):

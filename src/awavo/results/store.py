@@ -118,9 +118,7 @@ def load_run(path: str | os.PathLike[str]) -> RunData:
     summed = "seal" in meta
     metrics, metrics_note = _checked_columns(folder / "metrics.parquet", ("seed", "env_steps"), summed=summed)
     episodes, episodes_note = _checked_columns(folder / "episodes.parquet", columns, summed=summed)
-    evaluation = read_json(folder / "evaluation.json") if (folder / "evaluation.json").exists() else None
-    if evaluation is not None and not all(isinstance(entry, dict) for entry in evaluation.values()):
-        raise RunFolderError(f"'{folder}/evaluation.json' is damaged: expected one object per mode. Evaluate again.")
+    evaluation = _read_evaluation(folder / "evaluation.json", sealed=summed)
     return RunData(folder, meta, metrics, episodes, evaluation, (*notes, *metrics_note, *episodes_note))
 
 
@@ -143,6 +141,19 @@ def read_config(folder: Path) -> tuple[dict[str, Any], list[str]]:
     if named and named != meta.get("seal"):
         raise RunFolderError(f"{edited} its checkpoint was written under another seal. {remedy}")
     return meta, [] if "seal" in meta else [UNSEALED]
+
+
+def _read_evaluation(path: Path, *, sealed: bool) -> dict[str, Any] | None:
+    """The entries of evaluation.json by mode; with `sealed` its seal must be there and fit."""
+    if not path.exists():
+        return None
+    content = read_json(path)
+    entries = {mode: entry for mode, entry in content.items() if mode != "seal"}
+    if not all(isinstance(entry, dict) for entry in entries.values()):
+        raise RunFolderError(f"'{path}' is damaged: expected one object per mode. Evaluate again.")
+    if (sealed or "seal" in content) and content.get("seal") != seal_of(content):
+        raise RunFolderError(f"'{path}' was edited after it was written: it does not match its seal. Evaluate again.")
+    return entries
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

@@ -17,7 +17,7 @@ from awavo.errors import CheckpointError, InputError, RunFolderError
 from awavo.files import require_writable
 from awavo.provenance import command_line
 from awavo.results.limits import STRICT, LimitRule
-from awavo.results.store import RunData, load_run, read_config, write_json, write_sealed
+from awavo.results.store import RunData, load_run, read_config, write_sealed
 from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
 from awavo.runs.evaluate import EVALUATION_SEED, Evaluator
 from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
@@ -190,7 +190,7 @@ class Run:
         """Evaluate every seed (options as for `awavo.evaluate`); write and return evaluation.json."""
         require_writable(self.path, READ_ONLY)
         result = evaluate(self, episodes, **options)
-        write_json(self.path / "evaluation.json", result)
+        write_sealed(self.path / "evaluation.json", result)
         return result
 
     def certify(self, **options: Any) -> dict[str, Any]:
