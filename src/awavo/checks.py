@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 
-__all__ = ["all_finite", "check_choice", "check_limits", "check_size"]
+__all__ = ["LARGEST", "all_finite", "all_usable", "check_choice", "check_limits", "check_physics", "check_size"]
+
+LARGEST = 1e30
+"""Beyond this a number from an environment is taken for a fault: its square overflows what networks compute in."""
+PHYSICS = (1e-9, 1e6)
+"""Sizes that single precision can divide by and square."""
 
 
 def all_finite(*values: ArrayLike) -> bool:
     """Whether no entry of the numbers or arrays is NaN or infinite."""
     return all(bool(np.isfinite(value).all()) for value in values)
+
+
+def all_usable(values: ArrayLike) -> bool:
+    """Whether every entry is a finite number of at most `LARGEST`."""
+    return bool((np.abs(np.asarray(values)) <= LARGEST).all())  # NaN compares as false
 
 
 def check_size(name: str, value: float) -> float:
@@ -33,6 +44,15 @@ def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, 
             "give one limit for each."
         )
     return tuple(check_size(f"the limit of cost '{name}'", limit) for name, limit in zip(names, limits, strict=True))
+
+
+def check_physics(params: Any, positive: Sequence[str] = (), signed: Sequence[str] = ()) -> None:
+    """Refuse parameters of a task that are no physics; those not named may be zero, and none may be negative."""
+    small, large = PHYSICS
+    for name, value in params._asdict().items():
+        low = small if name in positive else -large if name in signed else 0.0
+        if not all(low <= number <= large for number in np.ravel(value).tolist()):  # NaN compares as false
+            raise InputError(f"{name}={value} is out of range: expected a number between {low:g} and {large:g}.")
 
 
 def check_choice(keyword: str, value: str, choices: Sequence[str]) -> str:

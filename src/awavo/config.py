@@ -24,6 +24,7 @@ __all__ = [
     "fingerprint",
     "parse_value",
     "setting",
+    "stored_fingerprint",
 ]
 
 T = TypeVar("T")
@@ -140,5 +141,10 @@ def parse_value(text: str) -> Any:
 
 def fingerprint(config: TrainConfig) -> str:
     """A short hash of everything that decides the numbers of a run."""
-    text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=list)
+    return stored_fingerprint(dataclasses.asdict(config))
+
+
+def stored_fingerprint(config: Mapping[str, Any]) -> str:
+    """The fingerprint of a configuration as config.json holds it, whichever version wrote it."""
+    text = json.dumps(config, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

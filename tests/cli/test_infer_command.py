@@ -1,6 +1,7 @@
 """`awavo infer`: a small run with its folder and page, resuming, bad input."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -129,3 +130,28 @@ def test_scores_by_hand():
     assert score(mean, np.ones_like(mean), truth, hidden, around)["draws_coverage90"] == 1.0
     draws = np.array([[0.0], [2.0]])
     assert fair_crps(draws, np.array([1.0])) == pytest.approx(1.0 - 1.0)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("posterior.npz", b""),
+        ("posterior.npz", b"PK\x03\x04 not a zip"),
+        ("posterior.npz", None),
+        ("inference.json", b"[]"),
+        ("inference.json", b"{}"),
+        ("inference.json", b"[" * 9999),
+    ],
+)
+def test_a_malformed_inference_gets_one_line(folder, tmp_path, capsys, file, content):
+    copied = tmp_path / "run"
+    shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("*.html"))
+    if content is None:
+        np.savez(copied / file, mean=np.zeros(3))
+    else:
+        (copied / file).write_bytes(content)
+    assert main(["report", str(copied)]) == 2
+    err = capsys.readouterr().err.strip()
+    assert str(copied) in err
+    assert len(err.splitlines()) == 1
+    assert not (copied / "report.html").exists()

@@ -20,7 +20,7 @@ from awavo.runs.train import Training
 def touch(folder, job):
     path = job.path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{}")
+    path.write_text('{"rows": [{}]}')
 
 
 def test_a_name_changes_with_every_setting():
@@ -188,3 +188,12 @@ def test_the_runner_skips_what_is_done(tmp_path, monkeypatch, capsys):
     content = json.loads(next(tmp_path.rglob("rate-1-*.json")).read_text())
     assert content["commit"]
     assert content["device"]["platform"] == "cpu"
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"rows": []}', "[1]", "{", "[" * 9999])
+def test_a_file_without_a_result_does_not_count(tmp_path, text):
+    job = Job("learning", "a", {}, (0,))
+    touch(tmp_path, job)
+    assert missing_jobs([job], tmp_path) == []
+    job.path(tmp_path).write_text(text)
+    assert missing_jobs([job], tmp_path) == [job]

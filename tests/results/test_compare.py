@@ -10,7 +10,7 @@ from awavo.results.compare import compare_group, compare_runs
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import TRAINING, format_estimate, format_number, outcome_of, verdict
 from awavo.results.statistics import iqm
-from awavo.results.store import load_run, write_json
+from awavo.results.store import load_run, write_sealed
 from awavo.results.tables import comparison_dict, comparison_markdown, comparison_tables, escape_markdown
 from awavo.types import Estimate
 
@@ -114,7 +114,7 @@ def test_bad_input(runs, tmp_path):
         compare_runs([runs[0], runs[0]])
     with pytest.raises(InputError, match="expected 'greedy' or 'stochastic'"):
         compare_runs(runs, "best")
-    write_json(runs[0].path / "evaluation.json", {"greedy": {"return": {}}})
+    write_sealed(runs[0].path / "evaluation.json", {"greedy": {"return": {}}})
     with pytest.raises(RunFolderError, match="evaluate the run again"):
         outcome_of(load_run(runs[0].path))
 

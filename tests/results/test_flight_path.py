@@ -107,3 +107,26 @@ def test_command(tmp_path, capsys):
     assert main(["render", "cartpole", "--out", str(tmp_path / "x")]) == 2
     assert main(["render", str(tmp_path / "nothing")]) == 2
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": {"position": [], "target": [], "force": []}},
+        {"path": {"position": [[0, 0, 0]], "target": [[0, 0, 0]]}},
+        {"path": {"position": [[0, 0, 0]], "target": [[0, 0, 0]], "force": [[float("nan"), 0, 0]]}},
+        {"cylinders": [{"x": 0}]},
+        {"cylinders": 3},
+        {"spheres": [{"centre": "here", "radius": 1}]},
+        {"marks": [{"position": [0, 0, 0]}]},
+        {"costs": [1, 2]},
+        {"return": "much"},
+    ],
+)
+def test_malformed_records_get_one_line(run_folder, capsys, change):
+    (run_folder / "flight.json").write_text(json.dumps(record(**change)))
+    assert main(["report", str(run_folder)]) == 2
+    err = capsys.readouterr().err.strip()
+    assert "flight.json" in err
+    assert len(err.splitlines()) == 1
+    assert not (run_folder / "report.html").exists()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import gymnasium as gym
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -108,7 +109,7 @@ def test_an_integer_cost_of_one_environment_does_not_round_the_others():
 
 
 @pytest.mark.parametrize(
-    ("costs", "message"), [("sometimes", "info has no 'cost'"), ("nan", "cost that is not finite")]
+    ("costs", "message"), [("sometimes", "info has no 'cost'"), ("nan", "the cost of .* is not finite")]
 )
 def test_a_cost_that_fails_later_is_an_error(costs, message):
     env = host_env(stairs(costs=costs), num_envs=2, cost_limits=(9,), horizon=9)
@@ -258,3 +259,55 @@ def test_hosting_loads_no_jax():
         "import sys; from awavo.tasks.host import host_env; import awavo.tasks.bridge\nassert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Spoilt(gym.Env):
+    """Counts steps; an observation is spoilt at the reset with the number given, counted from 0."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, value, reset):
+        self._value, self._bad, self._resets = value, reset, 0
+
+    def reset(self, *, seed=None, options=None):
+        self._time = 0
+        spoilt = self._resets == self._bad
+        self._resets += 1
+        return np.array([self._value if spoilt else 0.0, 1.0], np.float32), {}
+
+    def step(self, action):
+        self._time += 1
+        return np.full(2, self._time, np.float32), 1.0, False, self._time >= 4, {"cost": 0.5}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_observations_of_resets_are_checked_like_those_of_steps(value):
+    env = host_env(lambda: Spoilt(value, reset=0), num_envs=2, cost_limits=(9,), horizon=9)
+    with pytest.raises(BrokenEnvironmentError, match=r"reset\(\): the observation of .* is not finite or is beyond"):
+        env.reset(0)
+    env = host_env(lambda: Spoilt(value, reset=1), num_envs=2, cost_limits=(9,), horizon=9)
+    env.reset(0)
+    with pytest.raises(BrokenEnvironmentError, match=r"reset\(\) after an episode: the observation"):
+        run(env, 4)
+
+
+def test_training_stops_at_a_spoilt_reset_and_keeps_the_checkpoint_before(tmp_path):
+    """Normaliser and replay ended up NaN in a checkpoint that said the run had finished."""
+    import awavo
+    from awavo.runs.problem import build_problem
+    from awavo.runs.train import Training
+    from tests.conftest import SMALL
+
+    gym.register("Spoilt-v0", lambda: Spoilt(np.nan, reset=12), max_episode_steps=9)
+    try:
+        config = awavo.configure("Spoilt-v0", steps=256, seeds=1, cost_limits=(9,), **{**SMALL, "rollout_length": 8})
+        training = Training(config, build_problem(config), tmp_path)
+        with pytest.raises(BrokenEnvironmentError, match="reset"):
+            for _ in training.advance(checkpoint_seconds=0.0):
+                pass
+        run = awavo.load(tmp_path)
+        assert 0 < run.env_steps < 256
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.states[0].obs_stats))
+    finally:
+        gym.registry.pop("Spoilt-v0")

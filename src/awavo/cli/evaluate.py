@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.cli.common import Device, Json, Limits, Trust, print_json
+from awavo.cli.common import Device, Json, Limits, Trust, print_json, print_notes
 
 __all__ = ["Evaluate"]
 
@@ -37,6 +37,7 @@ class Evaluate:
 
         enable_cache()
         run = api.load(self.run_folder, trust=self.trust)
+        print_notes(run.notes)
         result = run.evaluate(self.episodes, seed=self.seed, planner=self.planner, rule=rule)
         policy = "stochastic" if self.stochastic else "greedy"
         if self.json:

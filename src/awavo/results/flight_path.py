@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
+from awavo.checks import all_finite
 from awavo.errors import RunFolderError
-from awavo.results.compare import Comparison
+from awavo.results.compare import Comparison, Row
 from awavo.results.page import Section
 
 __all__ = ["draw_flight", "flight_section", "read_flight"]
@@ -30,9 +32,11 @@ def read_flight(path: Any) -> dict[str, Any]:
         record = json.loads(path.read_text())
         points = np.asarray(record["path"]["position"], float)
         target = np.asarray(record["path"]["target"], float)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        force = np.asarray(record["path"]["force"], float)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunFolderError(f"'{path}' is not a recorded episode ({error}): run `awavo render` again.") from error
-    if points.ndim != 2 or points.shape[1] != 3 or points.shape != target.shape or not np.isfinite(points).all():
+    whole = points.ndim == 2 and points.shape[1] == 3 and len(points) and points.shape == target.shape == force.shape
+    if not whole or not all_finite(points, target, force):
         raise RunFolderError(f"'{path}' holds no path of finite points [T, 3]: run `awavo render` again.")
     return record
 
@@ -113,12 +117,19 @@ def flight_section(comparison: Comparison) -> Section | None:
         file = row.run.path / "flight.json"
         if not file.is_file():
             continue
-        record = read_flight(file)
+        shown.append(_figure(row, file))
+    return Section("path", "Path in space", Markup("".join(shown))) if shown else None
+
+
+def _figure(row: Row, file: Path) -> str:
+    record = read_flight(file)
+    note = "Solid: flown, thicker where the external force is larger. Dashed: reference or goals."
+    try:
         costs = ", ".join(f"{escape(k)} {float(v):.2f}" for k, v in record.get("costs", {}).items())
         about = (
             f"{escape(row.label)}: seed {escape(str(record.get('seed')))}, {len(record['path']['position'])} steps, "
             f"ended by {escape(str(record.get('ended')))}, return {float(record.get('return', math.nan)):.2f}, {costs}."
         )
-        note = "Solid: flown, thicker where the external force is larger. Dashed: reference or goals."
-        shown.append(f"<figure>{draw_flight(record)}<figcaption>{about} {note}</figcaption></figure>")
-    return Section("path", "Path in space", Markup("".join(shown))) if shown else None
+        return f"<figure>{draw_flight(record)}<figcaption>{about} {note}</figcaption></figure>"
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise RunFolderError(f"'{file}' cannot be drawn ({error!r}): run `awavo render` again.") from error

@@ -28,6 +28,7 @@ from awavo.explain.summary import (
     size_text,
 )  # fmt: skip
 from awavo.explain.ulog import RATE, force_balance, ulog_segments
+from awavo.files import new_folder
 from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.runs.explain import Explanation, write_tables
@@ -55,8 +56,7 @@ def fly_and_explain(
         raise InputError(f"--steps {steps} must be >= 1.")
     _check(factors, every, threshold)
     enable_cache()
-    out = Path("runs") / f"explain-{task}-seed{seed}" if out is None else out
-    out.mkdir(parents=True, exist_ok=True)
+    out = new_folder(Path("runs") / f"explain-{task}-seed{seed}" if out is None else out)
     # Flown with the setting of the planner that the intervals were calibrated for.
     calibrated = load_calibrations()[0].planners[0]
     record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, config=calibrated, about=stamp())

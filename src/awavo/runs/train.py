@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import fcntl
-import os
 import signal
 import threading
 import time
@@ -20,13 +18,14 @@ import numpy as np
 
 from awavo.config import TrainConfig, fingerprint
 from awavo.errors import RunFolderError
+from awavo.files import locked
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.recorder import Recorder
 from awavo.runs.problem import Problem
 from awavo.training.host_loop import HostRunner, host_init_fn
 from awavo.training.loop import MAX_CHUNK, ChunkOutput, CompiledRunner, Runner, TrainState, chunk_fn, init_fn
 
-__all__ = ["Progress", "Training", "locked", "make_runner", "run_training", "seed_axis", "state_template"]
+__all__ = ["Progress", "Training", "make_runner", "run_training", "seed_axis", "state_template"]
 
 CHUNK_SECONDS = 1.0
 
@@ -87,7 +86,7 @@ class Training:
         self.recorder = Recorder(problem.spec.cost_names)
         self.runner = make_runner(config, problem, self.seeds)
         self.iteration, self.notes, self.steps_per_second = 0, (), 0.0
-        self._fingerprint = fingerprint(config)
+        self._fingerprint, self._seal = fingerprint(config), ""
         if out is not None:
             self._resume(out)
         self.resumed_at = self.iteration
@@ -152,21 +151,22 @@ class Training:
         from awavo.training.checkpoint import write_checkpoint
 
         place: dict[str, Any] = dict(fingerprint=self._fingerprint, iteration=self.iteration, env_steps=self.env_steps)
-        write_checkpoint(self.out / "checkpoints", self.seeds, self.runner.states, **place)
+        write_checkpoint(self.out / "checkpoints", self.seeds, self.runner.states, **place, seal=self._seal)
 
     def _resume(self, out: Path) -> None:
         """Start the run folder or take it up where its newest good checkpoint is."""
         from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 
         if (out / "config.json").exists():
-            check_same(out, self.config, self._fingerprint)
+            meta = check_same(out, self.config, self._fingerprint)
         else:
-            _start_folder(out, self.config, self.problem, self._fingerprint)
+            meta = _start_folder(out, self.config, self.problem, self._fingerprint)
+        self._seal = meta.get("seal", "")
         checkpoint, refused = latest_checkpoint(out / "checkpoints", self._fingerprint)
         self.notes = tuple(refused)
         if checkpoint is None:
             return
-        self.recorder.load(out, checkpoint.env_steps)
+        self.recorder.load(out, checkpoint.env_steps, summed=bool(self._seal))
         templates = [jax.eval_shape(lambda s=state: s) for state in self.runner.states]
         self.runner.states = [
             restore(seed_arrays(checkpoint, s), t, checkpoint.path) for s, t in zip(self.seeds, templates, strict=True)
@@ -240,8 +240,8 @@ def record_chunk(
         recorder.add_episodes(seed, env_steps, *(np.asarray(total)[done] for total in totals))
 
 
-def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> None:
-    from awavo.results.store import FORMAT, write_json
+def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> dict[str, Any]:
+    from awavo.results.store import FORMAT, write_sealed
 
     meta = {
         "format": FORMAT,
@@ -254,16 +254,16 @@ def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -
         "commit": source_commit(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    write_json(out / "config.json", meta)
+    return write_sealed(out / "config.json", meta)
 
 
-def check_same(out: Path, config: TrainConfig, mark: str) -> None:
-    """Refuse to resume in a folder that holds another run."""
-    from awavo.results.store import read_json
+def check_same(out: Path, config: TrainConfig, mark: str) -> dict[str, Any]:
+    """The content of config.json; a folder that holds another run is not resumed."""
+    from awavo.results.store import read_config
 
-    meta = read_json(out / "config.json")
-    if meta.get("fingerprint") == mark:
-        return
+    meta = read_config(out)[0]
+    if meta["fingerprint"] == mark:
+        return meta
     theirs, ours = meta.get("config", {}), dataclasses.asdict(config)
     flat = lambda c: {**c, **c.get("algo_options", {}), **c.get("task_options", {})}  # noqa: E731
     old, new = flat(theirs), flat(ours)
@@ -274,28 +274,6 @@ def check_same(out: Path, config: TrainConfig, mark: str) -> None:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-@contextmanager
-def locked(out: Path | None) -> Iterator[None]:
-    """Hold the run folder for this process alone."""
-    if out is None:
-        yield
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise RunFolderError(f"Cannot use '{out}' as a run folder: {error.strerror}. Give another --out.") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise RunFolderError(f"'{out}' is in use by another process: wait for it, or give another --out.") from error
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager
