@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 
-__all__ = ["all_finite", "check_choice", "check_limits", "check_size"]
+__all__ = ["LARGEST_SEED", "all_finite", "check_choice", "check_limits", "check_range", "check_size"]
+
+LARGEST_SEED = 2**31 - 1
 
 
 def all_finite(*values: ArrayLike) -> bool:
@@ -22,6 +24,15 @@ def check_size(name: str, value: float) -> float:
     if not all_finite(value) or value < 0:
         raise InputError(f"{name} is {value}, expected a finite number >= 0.")
     return float(value)
+
+
+def check_range(name: str, value: float, low: float, high: float) -> float:
+    """Return the value, which must be a number from `low` to `high`, both included."""
+    if not low <= value <= high:  # False for NaN too
+        shown = f"{value:g}" if isinstance(value, float) else str(value) if abs(value) < 10**18 else "a huge number"
+        ends = [f"{end:g}" if isinstance(end, float) else str(end) for end in (low, high)]
+        raise InputError(f"{name} {shown} is out of range: expected a value between {ends[0]} and {ends[1]}.")
+    return value
 
 
 def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, ...]:

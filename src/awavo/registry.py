@@ -130,8 +130,10 @@ def import_named(path: str, setting: str) -> Any:
     """Import MODULE:NAME, the user's own code, given as the value of a setting."""
     module, _, name = path.partition(":")
     try:
+        if module.startswith("."):
+            raise ImportError("a module's full name does not begin with a dot")
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the user's module may raise anything while it is imported
         raise InputError(
             f"{setting}='{path}' cannot be imported ({error}): expected MODULE:NAME on the Python path."
         ) from error

@@ -16,7 +16,10 @@ from awavo.errors import AwavoError, ConfigError
 if TYPE_CHECKING:
     from awavo.results.limits import LimitRule
 
-__all__ = ["Device", "Json", "Limits", "Pairs", "Trust", "print_json", "read_pairs"]
+__all__ = ["MOST_EPISODES", "Device", "Json", "Limits", "Pairs", "Trust", "print_json", "read_pairs"]
+
+MOST_EPISODES = 1_000_000
+"""Episodes of a seed that one command plays at most."""
 
 Json = Annotated[bool, arg(help="print one JSON line instead of text")]
 Trust = Annotated[bool, arg(help="let the run's configuration name code: a cost function, an operator, a module")]

@@ -6,8 +6,6 @@ import dataclasses
 import datetime
 import fcntl
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ import numpy as np
 
 from awavo.config import TrainConfig, fingerprint
 from awavo.errors import RunFolderError
+from awavo.interruption import stop_flag
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.recorder import Recorder
 from awavo.runs.problem import Problem
@@ -113,7 +112,7 @@ class Training:
 
         The folder is saved between chunks, at the end, and when `stopping` says so.
         """
-        if not self.finished:
+        if not self.finished and not stopping():
             self.runner.compile()
         left = sorted(stop for stop in stops if self.iteration < stop < self.total)
         saved_at, saved_iteration, length = time.monotonic(), self.iteration, 1
@@ -189,7 +188,7 @@ def run_training(
     "interrupted".
     """
     spec = problem.spec
-    with locked(out), _stop_flag() as stopping:
+    with stop_flag() as stopping, locked(out):
         training = Training(config, problem, out)
 
         def progress(phase: str) -> Progress:
@@ -302,24 +301,3 @@ def locked(out: Path | None) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-@contextmanager
-def _stop_flag() -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT or SIGTERM into a flag; a second one interrupts at once."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped.is_set
-        return
-
-    def handle(number: int, frame: Any) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
