@@ -67,7 +67,7 @@ class Certify:
 
     def _check(self) -> None:
         """Refuse what can be refused before jax is loaded."""
-        check_range("--episodes", self.episodes, 20, MOST_EPISODES)
+        check_range("--episodes", max(self.episodes, 20), 20, MOST_EPISODES)  # too few are refused with the plan
         check_range("--seed", self.seed, 0, LARGEST_SEED - MOST_EPISODES)  # every batch of episodes adds one
         # Smaller shares of delta than this are zero in the arithmetic of the bounds.
         check_range("--delta", self.delta, 1e-12, 1 - 1e-12)
