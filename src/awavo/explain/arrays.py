@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 
-__all__ = ["MAX_BYTES", "pack_array", "unpack_array"]
+__all__ = ["MAX_BYTES", "checked_array", "pack_array", "unpack_array"]
 
 DTYPES = ("float32", "float64", "int32", "uint32", "bool")
 MAX_BYTES = 64 * 2**20
@@ -31,11 +31,23 @@ def unpack_array(packed: Any) -> np.ndarray:
     """Return the array of `pack_array`, or refuse what is none."""
     try:
         dtype, shape, data = packed["dtype"], packed["shape"], base64.b64decode(packed["data"], validate=True)
-        if dtype not in DTYPES or not all(isinstance(n, int) and n >= 0 for n in shape):
+        if dtype not in DTYPES or len(shape) > 8 or not all(isinstance(n, int) and n >= 0 for n in shape):
             raise ValueError(f"dtype {dtype!r}, shape {shape!r}")
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if size != len(data) or size > MAX_BYTES:
             raise ValueError(f"{len(data)} bytes for shape {shape!r}")
-    except (TypeError, KeyError, ValueError, binascii.Error) as error:
+    except (TypeError, KeyError, ValueError, OverflowError, binascii.Error) as error:
         raise InputError(f"an array of the log cannot be read ({error}).") from error
     return np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).reshape(shape).astype(dtype)
+
+
+def checked_array(
+    name: str, packed: Any, shape: tuple[int, ...], dtype: str = "float32", *, finite: bool = True
+) -> np.ndarray:
+    """Return the array, which must have this shape and type and, unless told otherwise, hold finite numbers."""
+    array = unpack_array(packed)
+    if array.shape != shape or array.dtype != dtype:
+        raise InputError(f"{name} is {array.dtype} {list(array.shape)}, expected {dtype} {list(shape)}.")
+    if finite and not np.isfinite(array).all():
+        raise InputError(f"{name} is not finite.")
+    return array
