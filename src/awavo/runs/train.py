@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.config import TrainConfig, fingerprint
-from awavo.errors import RunFolderError
+from awavo.errors import BrokenEnvironmentError, RunFolderError
 from awavo.interruption import stop_flag
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.recorder import Recorder
@@ -119,7 +119,7 @@ class Training:
         while not self.finished and not stopping():
             left = [stop for stop in left if stop > self.iteration]
             length = min(length, min(left, default=self.total) - self.iteration)
-            took = self._run(length)
+            took = self._run_or_say_what_is_saved(length, saved_iteration)
             length = int(np.clip(CHUNK_SECONDS * length / took, 1, min(MAX_CHUNK, 2 * length)))
             if time.monotonic() - saved_at >= checkpoint_seconds and not self.finished:
                 self.save()
@@ -129,6 +129,21 @@ class Training:
             self.save()
         if isinstance(self.runner, HostRunner):
             self.runner.close()
+
+    def _run_or_say_what_is_saved(self, length: int, saved: int) -> float:
+        """One chunk; an environment that breaks loses the steps since the last checkpoint, and no more."""
+        try:
+            return self._run(length)
+        except BrokenEnvironmentError as error:
+            if isinstance(self.runner, HostRunner):
+                self.runner.close()
+            if self.out is None:
+                raise
+            steps = saved * self.per_iteration
+            kept = f"saved up to step {steps}; the same command resumes there" if steps else "nothing was saved yet"
+            raise BrokenEnvironmentError(
+                f"{error} It broke after step {self.env_steps} of each seed; {kept}."
+            ) from error
 
     def _run(self, length: int) -> float:
         """One chunk, recorded; return its seconds."""
