@@ -7,7 +7,7 @@ from pathlib import Path
 
 from awavo.errors import RunFolderError
 
-__all__ = ["write_bytes"]
+__all__ = ["check_folder", "write_bytes"]
 
 
 def write_bytes(
@@ -37,3 +37,16 @@ def write_bytes(
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise RunFolderError(f"Cannot write '{target}': {error.strerror or error}. {remedy}") from error
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder in which nothing could be written, before the work whose result it is for; make nothing."""
+    folder = Path(path)
+    try:
+        nearest = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    except OSError as error:
+        raise RunFolderError(f"Cannot write in '{folder}': {error.strerror or error}. Give another --out.") from error
+    if not nearest.is_dir():
+        raise RunFolderError(f"Cannot write in '{folder}': '{nearest}' is a file. Give another --out.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise RunFolderError(f"Cannot write in '{folder}': '{nearest}' is read-only. Give another --out.")

@@ -81,6 +81,13 @@ def test_bad_input_is_one_line_and_writes_nothing(arguments, message, capsys, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("awavo.runs.infer.infer_trajectories", lambda *_, **__: pytest.fail("it was inferred"))
+    (tmp_path / "file").write_text("mine")
+    code, _, err = run(capsys, "lorenz96", "--states", "16", "--out", tmp_path / "file" / "x")
+    assert (code, "is a file. Give another --out." in err) == (2, True)
+
+
 def test_files_that_are_not_observations(capsys, tmp_path):
     np.savez(tmp_path / "odd.npz", other=np.zeros(3))
     assert "no array 'observed', only other" in run(capsys, "lorenz96", "--data", tmp_path / "odd.npz")[2]

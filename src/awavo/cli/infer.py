@@ -14,6 +14,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from awavo.checks import LARGEST_SEED, check_range
 from awavo.cli.common import Device, Json, print_json
 from awavo.errors import InputError, UnknownNameError, did_you_mean
+from awavo.files import check_folder
 
 __all__ = ["Infer"]
 
@@ -84,6 +85,7 @@ class Infer:
             seed=self.seed, search=search,
         )  # fmt: skip
         out = self.out or Path("runs") / f"lorenz96-{sites}-seed{self.seed}"
+        check_folder(out)
         made = infer_trajectories(
             system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",
             times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(self.json),

@@ -16,6 +16,7 @@ from awavo.explain.factors import Factor
 from awavo.explain.run_explanation import PolicyTrace, explain_policies
 from awavo.explain.run_summary import NECESSITY, policy_costs, policy_notes, policy_summary
 from awavo.explain.task_factors import TASK_PUSHES, task_factors
+from awavo.files import check_folder
 from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.results.store import to_plain, write_bytes, write_table
@@ -57,6 +58,8 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     if episodes < 1:
         raise InputError(f"--episodes {episodes} must be >= 1.")
     factors = task_factors(run.config.task, run.config.task_options)
+    folder = run.path if out is None else out
+    check_folder(folder)
     problem = run.problem
     assert problem.env is not None, "every task with factors is functional"
     steps = problem.spec.horizon
@@ -69,7 +72,6 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     costs = policy_costs(traces, problem.spec.cost_names)
     notes = policy_notes(problem.algorithm.plan is not None)
     about = {f.name: f.about for f in factors}
-    folder = run.path if out is None else out
     summary = {
         "run": str(run.path), "task": run.config.task, "algo": run.config.algo, "factors": found,
         "about": about, "push_at_step": steps // 2, "episodes_per_seed": episodes,
