@@ -234,6 +234,19 @@ def test_a_vehicle_survives_nonsense(vehicle):
     assert np.isfinite(made.setpoint).all()
 
 
+def test_a_vehicle_denies_numbers_that_no_vehicle_could_follow(vehicle):
+    made, ours, address = vehicle
+    mav, before = speaker(1), len(made.arrivals)
+    for value in (float("nan"), float("inf"), -1e38):
+        ours.sendto(mav.command_long_encode(1, 1, 176, 0, value, value, value, 0, 0, 0, 0).pack(mav), address)
+        ours.sendto(mav.set_attitude_target_encode(0, 1, 1, 128, [1, 0, 0, 0], value, 0, 0, 0.3).pack(mav), address)
+        ours.sendto(attitude_target(thrust=value), address)
+    time.sleep(0.05)
+    made.tick()
+    assert len(made.arrivals) == before
+    assert np.isfinite(np.asarray(made.body.position)).all()
+
+
 @pytest.mark.bad_input
 def test_bad_plans_are_refused():
     link = object.__new__(OffboardLink)

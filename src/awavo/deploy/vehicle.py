@@ -29,6 +29,8 @@ RATE_HZ = 100
 LOSS_S = 1.0
 ARM, SET_MODE, SET_INTERVAL, REQUEST = 400, 176, 511, 512
 OFFBOARD, HOLD = (6, 0), (4, 3)  # PX4's main mode and sub-mode
+DENIED = 2
+FASTEST = 50.0  # rad/s of a setpoint
 SYSTEM, COMPONENT = 1, 1  # our numbers, those of an autopilot
 SENDER = 1  # MAVSDK on a companion computer speaks as a part of the vehicle's system
 
@@ -123,12 +125,7 @@ class SimulatedVehicle:
                 continue
             kind = message.get_type()
             if kind == "SET_ATTITUDE_TARGET" and message.type_mask & 128:
-                self.arrivals.append(time.monotonic())
-                rates = flip_vector(np.array([message.body_roll_rate, message.body_pitch_rate, message.body_yaw_rate]))
-                thrust = thrust_per_mass(message.thrust, self.params.mass, self.params.thrust_max)
-                wanted = np.array([thrust, *rates])
-                if np.isfinite(wanted).all():
-                    self.setpoint = wanted
+                self._take_setpoint(message)
             elif kind == "COMMAND_LONG":
                 self.radio.mav.command_ack_send(message.command, self._command(message))
             elif kind == "SET_MODE":
@@ -139,12 +136,24 @@ class SimulatedVehicle:
         target = getattr(message, "target_system", SYSTEM), getattr(message, "target_component", COMPONENT)
         return message.get_srcSystem() == self.sender and target[0] == SYSTEM and target[1] in (0, COMPONENT)
 
+    def _take_setpoint(self, message: Any) -> None:
+        """Follow a setpoint; one that no vehicle could follow does not count as one."""
+        rates = flip_vector(np.array([message.body_roll_rate, message.body_pitch_rate, message.body_yaw_rate]))
+        if not (0 <= message.thrust <= 1 and (np.abs(rates) <= FASTEST).all()):  # False for NaN too
+            self.refused += 1
+            return
+        self.arrivals.append(time.monotonic())
+        thrust = thrust_per_mass(message.thrust, self.params.mass, self.params.thrust_max)
+        self.setpoint = np.array([thrust, *rates])
+
     def _command(self, message: Any) -> int:
         if message.command == ARM:
             self.armed = message.param1 > 0.5
             self.events.append(f"{time.monotonic() - self.began:.2f} {'armed' if self.armed else 'disarmed'}")
             return 0
         if message.command == SET_MODE:
+            if not all(0 <= mode <= 255 for mode in (message.param2, message.param3)):  # False for NaN too
+                return DENIED
             return self._change_mode(int(message.param2), int(message.param3))
         return 0 if message.command in (SET_INTERVAL, REQUEST) else 3
 

@@ -104,7 +104,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"'{path}' is damaged ({error}): expected JSON. Restore it or start a new run.") from error
     if not isinstance(content, dict):
         raise RunFolderError(f"'{path}' is damaged: expected a JSON object. Restore it or start a new run.")

@@ -125,7 +125,7 @@ def load(
             "trust=True, or pass the part itself)."
         )
     problem = build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
-    return Run(folder, settings, meta["fingerprint"], problem, operator)
+    return Run(folder, settings, str(meta.get("fingerprint")), problem, operator)
 
 
 class Run:

@@ -260,7 +260,7 @@ def _checked_offer(id: str, offer: Header, arrays: Mapping[str, np.ndarray]) -> 
     numbers = [action.get("n"), action.get("start")] if kind == "discrete" else [1, 0]
     bounds = [action.get("low"), action.get("high")] if kind == "box" else [[0.0], [1.0]]
     flat = all(isinstance(b, list) and all(isinstance(x, int | float) for x in b) for b in bounds)
-    horizon = offer.get("horizon")
+    horizon = offer.setdefault("horizon", None)
     problem = (
         "no action space" if kind not in ("discrete", "box")
         else "a length of the observation that is none" if type(dim) is not int or not 1 <= dim <= MAX_DIM
