@@ -29,6 +29,7 @@ from unittest import mock
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax
 import numpy as np
@@ -53,13 +54,17 @@ def own_task() -> awavo.TrainConfig:
 def host_task() -> awavo.TrainConfig:
     """Somebody's environment in this process."""
     options = {"timeout": 1.0}
-    return awavo.configure("soak_envs:SoakPoint-v0", "crpo", steps=STEPS, seeds=1, cost_limits=(9,), task_options=options, **SMALL)
+    return awavo.configure(
+        "soak_envs:SoakPoint-v0", "crpo", steps=STEPS, seeds=1, cost_limits=(9,), task_options=options, **SMALL
+    )
 
 
 def bridged_task() -> awavo.TrainConfig:
     """The same behind the bridge."""
     options = {"python": sys.executable, "module": "soak_envs", "path": str(HERE), "timeout": 20.0}
-    return awavo.configure("bridge:SoakPoint-v0", "crpo", steps=STEPS, seeds=1, cost_limits=(9,), task_options=options, **SMALL)
+    return awavo.configure(
+        "bridge:SoakPoint-v0", "crpo", steps=STEPS, seeds=1, cost_limits=(9,), task_options=options, **SMALL
+    )
 
 
 @contextmanager
@@ -199,7 +204,7 @@ def soak(minutes: float) -> dict:
                         error = caught
                 assert error is not None, "the fault was not noticed"
                 assert "\n" not in str(error), error
-                said.setdefault(fault, str(error).replace(name, "FOLDER"))
+                said.setdefault(fault, str(error).replace(name, "FOLDER").replace(f"{HERE}/", ""))
                 check_finished(out, train(task(), out), straight if task is own_task else None)
                 assert not children(), "workers are left"
                 rounds[fault] += 1
@@ -209,7 +214,12 @@ def soak(minutes: float) -> dict:
             gc.collect()
             if number % len(FAULTS) == 0:
                 used.append(memory())
-    return {"rounds": dict(rounds), "failures": failures, "said": said, "memory_after_each_turn_mb": [u // 2**20 for u in used]}
+    return {
+        "rounds": dict(rounds),
+        "failures": failures,
+        "said": said,
+        "memory_after_each_turn_mb": [u // 2**20 for u in used],
+    }
 
 
 def main() -> None:

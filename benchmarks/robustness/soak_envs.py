@@ -30,7 +30,7 @@ class SoakPoint(gym.Env):
             time.sleep(3600)
         if FAULT == "raise":
             raise OSError("the simulator is gone")
-        self.place = np.clip(self.place + [0.1 * float(action[0]), 0.01], -5, 5)
+        self.place = np.clip(self.place + np.array([0.1 * float(action[0]), 0.01]), -5, 5)
         distance = float(np.abs(self.place).sum())
         return self.place.astype(np.float32), -distance, False, False, {"cost": distance}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
@@ -106,11 +105,15 @@ def check_config(config: T) -> T:
     """Return the configuration with its values coerced to their types, or raise `ConfigError` for the first bad one."""
     found = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}  # type: ignore[arg-type]
     checked = dataclasses.replace(config, **_checked(type(config), found))  # type: ignore[type-var]
-    if isinstance(checked, TrainConfig) and checked.seed + checked.seeds > 2**31:
-        raise ConfigError(
-            f"seed={checked.seed} with seeds={checked.seeds} ends above {2**31 - 1}: start lower, or train fewer seeds."
-        )
+    _check_seeds(checked)
     return checked
+
+
+def _check_seeds(config: object) -> None:
+    if isinstance(config, TrainConfig) and config.seed + config.seeds > 2**31:
+        raise ConfigError(
+            f"seed={config.seed} with seeds={config.seeds} ends above {2**31 - 1}: start lower, or train fewer seeds."
+        )
 
 
 def _checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:

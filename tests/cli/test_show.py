@@ -11,7 +11,9 @@ EVIL = "\x1b[2J[/red][link=http://x]\x07"
 
 
 def progress(phase, name):
-    return Progress(phase, 64, 64, 1, 1.0, 0.0, {"return": 1.0, f"cost_{name}": 2.0}, {name: 1.0}, (f"{name} refused.",))
+    return Progress(
+        phase, 64, 64, 1, 1.0, 0.0, {"return": 1.0, f"cost_{name}": 2.0}, {name: 1.0}, (f"{name} refused.",)
+    )
 
 
 def test_progress_spells_names_out(monkeypatch):

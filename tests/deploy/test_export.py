@@ -127,13 +127,19 @@ def test_a_reader_that_dies_or_hangs_does_so_in_its_own_process(outcome, tmp_pat
     (tmp_path / "reader.py").write_text(script)
     monkeypatch.setattr(program_check, "__file__", str(tmp_path / "reader.py"))
     monkeypatch.setattr(program_check, "SECONDS", 0.5 if outcome == "hang" else 60)
-    with pytest.raises(InputError, match="is refused: it (cannot be read|was not read within)"):
+    with pytest.raises(InputError, match=r"is refused: it (cannot be read|was not read within)"):
         load_export(crafted(tmp_path / "out", b"anything"))
 
 
 @pytest.mark.parametrize(
     "manifest",
-    ["[]", '{"format": 1, "files": 3}', '{"format": 1, "files": {"a": 7}}', '{"format": 1, "files": {"a": {}}}', "[" * 9999],
+    [
+        "[]",
+        '{"format": 1, "files": 3}',
+        '{"format": 1, "files": {"a": 7}}',
+        '{"format": 1, "files": {"a": {}}}',
+        "[" * 9999,
+    ],
 )
 def test_a_malformed_manifest_is_refused(manifest, tmp_path):
     (tmp_path / "manifest.json").write_text(manifest)

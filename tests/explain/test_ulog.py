@@ -137,10 +137,10 @@ def test_times_a_year_apart_take_no_memory(tmp_path):
     names = ("sensor_combined", "vehicle_attitude", "vehicle_thrust_setpoint")
     path = shifted(tmp_path / "year.ulg", **dict.fromkeys(names, later))
     assert path.stat().st_size < 20_000
-    with pytest.raises(InputError, match="covers 8.75e.03 hours, at most 6"):
+    with pytest.raises(InputError, match=r"covers 8.75e.03 hours, at most 6"):
         force_balance(path)
     hour = lambda times, rows: ([*times, times[-1] + 3600], [*rows, rows[-1]])  # noqa: E731
-    with pytest.raises(InputError, match="at 0.042 Hz, expected 1 Hz or more"):
+    with pytest.raises(InputError, match=r"at 0.042 Hz, expected 1 Hz or more"):
         force_balance(shifted(tmp_path / "hour.ulg", **dict.fromkeys(names, hour)))
 
 

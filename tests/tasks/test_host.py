@@ -286,7 +286,9 @@ def test_an_environment_that_raises_is_named_with_the_place():
     env = host_env(stubborn, num_envs=2, cost_limits=(1,), horizon=9)
     env.reset(0)
     run(env, 2)
-    with pytest.raises(BrokenEnvironmentError, match=r"step\(\) raised ZeroDivisionError: out of stairs \(in step, .*py:"):
+    with pytest.raises(
+        BrokenEnvironmentError, match=r"step\(\) raised ZeroDivisionError: out of stairs \(in step, .*py:"
+    ):
         run(env, 1)
     env.close()
 

@@ -44,17 +44,16 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _check_array(path: Path, archive: zipfile.ZipFile, name: str) -> None:
-    """Refuse an array of objects, and one whose header promises more than the archive holds or than is read."""
+    """Refuse what holds no real numbers, and a header that promises more than the archive holds or than is read."""
     stored = archive.getinfo(f"{name}.npy").file_size
     if stored > MAX_BYTES:
         raise InputError(
             f"--data {path}: '{name}' unpacks to {stored:,} bytes, at most {MAX_BYTES:,} are read: split the file."
         )
     with archive.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shape, _, dtype = read[version](file)
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize > stored:
+        shape, _, dtype = read[np.lib.format.read_magic(file)](file)
+    if dtype.kind not in "fiub" or math.prod(shape) * dtype.itemsize > stored:
         raise InputError(f"--data {path} cannot be read as .npz ('{name}' is of {dtype}, shape {list(shape)}).")
 
 

@@ -134,6 +134,9 @@ class _Shown:
             text = "".join(part if i % 2 else printable(part) for i, part in enumerate(parts))
         return self._stream.write(text)
 
+    def flush(self) -> None:
+        self._stream.flush()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 

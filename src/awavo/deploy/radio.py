@@ -76,7 +76,9 @@ class Radio:
     def send(self, data: bytes) -> None:
         """Send to the vehicle, once it is known."""
         if self.peer is not None:
-            with contextlib.suppress(OSError):  # the vehicle may be away, the socket closed: nothing to do about it here
+            with contextlib.suppress(
+                OSError
+            ):  # the vehicle may be away, the socket closed: nothing to do about it here
                 self._socket.sendto(data, self.peer)
 
     def close(self) -> None:

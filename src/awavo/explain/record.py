@@ -231,6 +231,7 @@ def _decision(content: Any, forest: Forest, config: PlannerConfig) -> LoggedDeci
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < MAX_DECISIONS:
         raise ValueError(f"its number is not in 0 .. {MAX_DECISIONS - 1}")
     # Numpy arrays stand for jax's here: a decision is made again from exactly these bytes.
+    shapes: dict[str, tuple[int, ...]]
     shapes = {f"body_{name}": (3 if name in ("position", "velocity", "rates") else 4,) for name in Body._fields}
     shapes |= {"time": (), "belief_mean": (5,), "belief_covariance": (5, 5)}
     shapes["particles"] = (config.num_particles, 3 * config.num_knots + 3)
@@ -239,7 +240,7 @@ def _decision(content: Any, forest: Forest, config: PlannerConfig) -> LoggedDeci
         raise ValueError("its attitude is no rotation")
     if not (np.diagonal(arrays["belief_covariance"]) >= 0).all():
         raise ValueError("its covariance is negative")
-    key = checked_array("key", content["key"], (2,), "uint32")
+    key: Any = checked_array("key", content["key"], (2,), "uint32")
     out_shapes = {"log_likelihood": (4, config.num_candidates), "weights": (4, config.num_candidates)}
     out_shapes |= {"action": (4,), "effective_size": ()}
     # What came out may be NaN; it is compared bit by bit, and drawn.
@@ -250,9 +251,7 @@ def _decision(content: Any, forest: Forest, config: PlannerConfig) -> LoggedDeci
             raise ValueError(f"{name} has shape {list(extra[name].shape)}, expected one number")
     body = Body(*(arrays[f"body_{name}"] for name in Body._fields))
     belief = Belief(arrays["belief_mean"], arrays["belief_covariance"])
-    inputs = DecisionInputs(
-        jax.random.wrap_key_data(key), body, arrays["time"], belief, arrays["particles"], forest
-    )
+    inputs = DecisionInputs(jax.random.wrap_key_data(key), body, arrays["time"], belief, arrays["particles"], forest)
     return LoggedDecision(number, inputs, outcome, extra)
 
 

@@ -142,7 +142,7 @@ class Training:
             steps = saved * self.per_iteration
             kept = f"saved up to step {steps}; the same command resumes there" if steps else "nothing was saved yet"
             raise BrokenEnvironmentError(
-                f"{error} It broke after step {self.env_steps} of each seed; {kept}."
+                f"{str(error).rstrip('.')}. It broke after step {self.env_steps} of each seed; {kept}."
             ) from error
 
     def _run(self, length: int) -> float:

@@ -253,26 +253,31 @@ def bridge_env(
     return HostEnv(spec, num_envs, BridgeBackend(workers, source, spec.obs_dim), start, cost_fn)
 
 
-def _checked_offer(id: str, offer: Header, arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse what a worker says of its environment where it does not fit together."""
-    action, dim = offer.get("action"), offer.get("obs_dim")
-    kind = action.get("kind") if isinstance(action, dict) else None
-    numbers = [action.get("n"), action.get("start")] if kind == "discrete" else [1, 0]
-    bounds = [action.get("low"), action.get("high")] if kind == "box" else [[0.0], [1.0]]
-    flat = all(isinstance(b, list) and all(isinstance(x, int | float) for x in b) for b in bounds)
-    horizon = offer.setdefault("horizon", None)
-    problem = (
-        "no action space" if kind not in ("discrete", "box")
-        else "a length of the observation that is none" if type(dim) is not int or not 1 <= dim <= MAX_DIM
-        else "actions that are none" if any(type(n) is not int or abs(n) > MAX_DIM for n in numbers) or numbers[0] < 1
-        else "bounds of actions that are none" if not flat or len(bounds[0]) != len(bounds[1]) or not bounds[0]
-        else "a time limit that is none" if horizon is not None and (type(horizon) is not int or horizon < 1)
-        else "costs that are none" if not isinstance(offer.get("costs"), dict)
-        else "no first step" if {"obs", "action", "next_obs"} - set(arrays)
-        else None
-    )  # fmt: skip
-    if problem:
-        raise BrokenEnvironmentError(f"the bridged environment {id} offered {problem}.")
+def _offer_problem(offer: Header, arrays: Mapping[str, np.ndarray]) -> str | None:
+    """What is wrong with what a worker says of its environment, if anything."""
+    action, dim, horizon = offer.get("action"), offer.get("obs_dim"), offer.get("horizon")
+    if not isinstance(action, dict) or action.get("kind") not in ("discrete", "box"):
+        return "no action space"
+    if not _is_count(dim):
+        return "a length of the observation that is none"
+    if action["kind"] == "discrete":
+        start = action.get("start")
+        if not _is_count(action.get("n")) or type(start) is not int or abs(start) > MAX_DIM:
+            return "actions that are none"
+    else:
+        bounds = [action.get("low"), action.get("high")]
+        lengths = [len(b) for b in bounds if isinstance(b, list) and all(isinstance(x, int | float) for x in b)]
+        if len(lengths) != 2 or lengths[0] != lengths[1] or not lengths[0]:
+            return "bounds of actions that are none"
+    if horizon is not None and not (type(horizon) is int and horizon > 0):
+        return "a time limit that is none"
+    if not isinstance(offer.get("costs"), dict):
+        return "costs that are none"
+    return "no first step" if {"obs", "action", "next_obs"} - set(arrays) else None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 1 <= value <= MAX_DIM
 
 
 def _specify(
@@ -284,7 +289,8 @@ def _specify(
     limits: Sequence[float] | None,
 ) -> tuple[EnvSpec, int, CostSource | None]:
     """Turn what the first worker said that its environment offers into a spec."""
-    _checked_offer(id, offer, arrays)
+    if problem := _offer_problem(offer, arrays):
+        raise BrokenEnvironmentError(f"the bridged environment {id} offered {problem}.")
     action = offer["action"]
     space = (
         spaces.Discrete(action["n"], start=action["start"])
@@ -292,7 +298,7 @@ def _specify(
         else spaces.Box(np.array(action["low"], np.float32), np.array(action["high"], np.float32))
     )
     actions, start = action_spec(space)
-    if offer["horizon"] is None:
+    if offer.get("horizon") is None:
         raise InputError(
             f"{id} has no time limit: pass horizon=N, the number of steps after which to truncate an episode."
         )

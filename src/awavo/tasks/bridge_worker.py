@@ -73,11 +73,11 @@ def decode_frame(read: Callable[[int], bytes]) -> tuple[Header, dict[str, np.nda
 def _array_size(entry: object) -> int:
     """Bytes of an array that a header names, or ValueError where the entry is none."""
     name, dtype, shape = entry if isinstance(entry, list) and len(entry) == 3 else (None, None, None)
-    sides = shape if isinstance(shape, list) and len(shape) <= 4 else [None]
-    if not isinstance(name, str) or dtype not in DTYPES or any(type(n) is not int or n < 0 for n in sides):
+    named = isinstance(name, str) and dtype in DTYPES
+    if not named or not isinstance(shape, list) or len(shape) > 4 or any(type(n) is not int or n < 0 for n in shape):
         raise ValueError(f"array {entry!r:.100} is not allowed")
     size = 4 if dtype == "<f4" else 8
-    for side in sides:
+    for side in shape:
         size *= side
     return size
 

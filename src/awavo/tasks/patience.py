@@ -45,10 +45,9 @@ def watched(call: str, timeout: float = math.inf) -> Iterator[None]:
     except AwavoError:
         raise
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        raise BrokenEnvironmentError(
-            f"{call} raised {type(error).__name__}: {str(error)[:300]} (in {where.name}, {where.filename}:{where.lineno})."
-        ) from error
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what, where = f"{type(error).__name__}: {str(error)[:300]}", f"{last.name}, {last.filename}:{last.lineno}"
+        raise BrokenEnvironmentError(f"{call} raised {what} (in {where}).") from error
     finally:
         if on_time:
             signal.setitimer(signal.ITIMER_REAL, 0)
