@@ -205,6 +205,9 @@ def main() -> None:
     if args.work:
         work(range(*args.work), args.seed, args.stock, args.limit)
         return
+    from awavo.provenance import stamp
+
+    made = stamp("command", "commit", "versions", "device")
     with tempfile.TemporaryDirectory(prefix="fuzz-stock-") as name:
         stock = args.stock or Path(name)
         began = time.perf_counter()
@@ -214,12 +217,10 @@ def main() -> None:
             print(json.dumps(run_case(args.only, args.seed, stock, args.limit), indent=1))
             return
         rows = spread(args, stock)
-    from awavo.provenance import stamp
-
     found = summarise(rows)
     result = {
         "seed": args.seed, **found, "prepare_s": prepared, "wall_s": time.perf_counter() - began, "jobs": args.jobs,
-        **stamp("command", "commit", "versions", "device"),
+        **made,
     }  # fmt: skip
     print(json.dumps({k: v for k, v in result.items() if k != "kinds"}, indent=1))
     if args.out:

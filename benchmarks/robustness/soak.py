@@ -227,13 +227,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    began = time.perf_counter()
+    began, made = time.perf_counter(), stamp()
     found = soak(args.minutes)
     used = found["memory_after_each_turn_mb"]
     # The first turns fill caches of programs; after them nothing may grow.
     later = used[len(used) // 3 :]
     found["growth_mb_a_turn"] = float(np.polyfit(range(len(later)), later, 1)[0]) if len(later) > 2 else None
-    result = {"minutes": args.minutes, **found, "wall_s": time.perf_counter() - began, **stamp()}
+    result = {"minutes": args.minutes, **found, "wall_s": time.perf_counter() - began, **made}
     print(json.dumps(result, indent=1))
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
