@@ -20,11 +20,12 @@ def source(result: dict) -> str:
 
 
 def fuzz_table(result: dict) -> list[str]:
+    at_once = "1 process" if result["jobs"] == 1 else f"{result['jobs']} processes"
     lines = [
         f"**Fuzz**, seed {result['seed']}: {result['cases']:,} cases in {result['wall_s'] / 60:.1f} minutes with "
-        f"{result['jobs']} process{'es' * (result['jobs'] > 1)} at a time; "
-        f"{result['tracebacks_or_faults']} tracebacks or faults, {result['hangs']} hangs, {result['crashes']} crashes, {result['over_2_GB']} over 2 GB, "
-        f"{result['written_on_refusal']} written on refusal; the slowest took {result['slowest_s']:.0f} s.",
+        f"{at_once} at a time; {result['tracebacks_or_faults']} tracebacks or faults, {result['hangs']} hangs, "
+        f"{result['crashes']} crashes, {result['over_2_GB']} over 2 GB, {result['written_on_refusal']} written on "
+        f"refusal; the slowest took {result['slowest_s']:.0f} s.",
         "", "| kind | cases | done | negative | refused | bad |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for kind, row in result["kinds"].items():
@@ -38,8 +39,8 @@ def soak_table(result: dict) -> list[str]:
     flat = "" if growth is None else f"; over the last two thirds it changed by {growth:+.1f} MB a turn"
     lines = [
         f"**Soak**, {result['wall_s'] / 60:.0f} minutes: {sum(result['rounds'].values())} trainings broken and taken "
-        f"up again, {len(result['failures'])} failures. Memory was {used[0]} MB after the first turn through all faults "
-        f"and {used[-1]} MB after the last{flat}.",
+        f"up again, {len(result['failures'])} failures. Memory was {used[0]} MB after the first turn through all "
+        f"faults and {used[-1]} MB after the last{flat}.",
         "", "| fault | rounds | what was said |", "|---|---|---|",
     ]  # fmt: skip
     lines += [f"| {fault} | {count} | {result['said'][fault]} |" for fault, count in result["rounds"].items()]

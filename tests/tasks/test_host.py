@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
 from awavo.tasks.host import host_env
+from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
 
 
@@ -308,6 +309,13 @@ def test_an_environment_that_hangs_is_given_up(vectorization):
     assert time.monotonic() - began < 10
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_cost_that_is_no_number_is_refused():
+    source = CostSource(("cost",), ("cost",))
+    for value in ({"a": 1}, "x", [[1.0], [1.0, 2.0]]):
+        with pytest.raises(BrokenEnvironmentError, match="is no number"):
+            source.read({"cost": value})
 
 
 def test_a_cost_function_that_raises_is_named():

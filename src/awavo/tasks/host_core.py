@@ -70,6 +70,8 @@ class CostSource(NamedTuple):
             raise BrokenEnvironmentError(
                 f"step(): info has no {error}, which an earlier step had: {COST_REMEDY}"
             ) from error
+        except (TypeError, ValueError) as error:
+            raise BrokenEnvironmentError(f"step(): a cost in info is no number ({error}): {COST_REMEDY}") from error
         if costs.shape != (len(self.names),):
             raise BrokenEnvironmentError(
                 f"step(): info has {len(costs)} costs, an earlier step had {len(self.names)}: report all of them."
