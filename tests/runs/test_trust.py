@@ -1,11 +1,13 @@
 """A run folder from somebody else is data: what its configuration names is not run unless the caller says so."""
 
 import json
+import shutil
 import sys
 
 import pytest
 
 import awavo
+from awavo.errors import RunFolderError
 from tests.conftest import SMALL
 
 PAYLOAD = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
@@ -58,3 +60,13 @@ def test_code_named_by_a_folder_is_not_run(folder, payload, change):
 
 def test_a_folder_that_names_no_code_opens(folder):
     assert awavo.load(folder).env_steps == 64
+
+
+def test_a_folder_without_its_fingerprint_is_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    meta = json.loads(path.read_text())
+    del meta["fingerprint"]
+    path.write_text(json.dumps(meta))
+    with pytest.raises(RunFolderError):
+        awavo.load(tmp_path / "run")

@@ -424,6 +424,12 @@ def test_malformed_answers_are_refused(case, tmp_path):
         bridge_env("Env", python=fake(tmp_path, answer), cost_limits=(1,), timeout=30.0)
 
 
+def test_an_offer_without_a_time_limit_is_refused(tmp_path):
+    answer = encode_frame({k: v for k, v in OFFER.items() if k != "horizon"}, FIRST)
+    with pytest.raises(InputError, match="horizon=N"):
+        bridge_env("Env", python=fake(tmp_path, answer), cost_limits=(1,), timeout=30.0)
+
+
 def test_a_worker_that_takes_no_request_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr("awavo.tasks.bridge.PATIENCE", 0.1)
     began = time.monotonic()
