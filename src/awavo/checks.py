@@ -10,8 +10,12 @@ from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 
-__all__ = ["LARGEST", "all_finite", "all_usable", "check_choice", "check_limits", "check_physics", "check_size"]
+__all__ = [
+    "LARGEST", "LARGEST_SEED", "all_finite", "all_usable", "check_choice", "check_limits", "check_physics",
+    "check_range", "check_size",
+]  # fmt: skip
 
+LARGEST_SEED = 2**31 - 1
 LARGEST = 1e30
 """Beyond this a number from an environment is taken for a fault: its square overflows what networks compute in."""
 PHYSICS = (1e-9, 1e6)
@@ -33,6 +37,15 @@ def check_size(name: str, value: float) -> float:
     if not all_finite(value) or value < 0:
         raise InputError(f"{name} is {value}, expected a finite number >= 0.")
     return float(value)
+
+
+def check_range(name: str, value: float, low: float, high: float) -> float:
+    """Return the value, which must be a number from `low` to `high`, both included."""
+    if not low <= value <= high:  # False for NaN too
+        shown = f"{value:g}" if isinstance(value, float) else str(value) if abs(value) < 10**18 else "a huge number"
+        ends = [f"{end:g}" if isinstance(end, float) else str(end) for end in (low, high)]
+        raise InputError(f"{name} {shown} is out of range: expected a value between {ends[0]} and {ends[1]}.")
+    return value
 
 
 def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, ...]:

@@ -72,9 +72,10 @@ def remove_leftovers(folder: Path) -> None:
 
 def require_writable(folder: Path, remedy: str = "Make it writable or give another --out.") -> None:
     """Refuse a folder nothing can be written to, before the work is done whose result would be lost."""
-    there = folder
-    while not os.path.exists(there) and there != there.parent:
-        there = there.parent
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:  # a name that is too long, or a loop of links
+        raise RunFolderError(f"Cannot write into '{folder}': {error.strerror or error}. {remedy}") from error
     if not there.is_dir():
         raise RunFolderError(f"Cannot write into '{folder}': '{there}' is not a folder. {remedy}")
     if not os.access(there, os.W_OK | os.X_OK):

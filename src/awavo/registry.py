@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -115,8 +114,10 @@ def import_named(path: str, setting: str) -> Any:
     """Import MODULE:NAME, the user's own code, given as the value of a setting."""
     module, _, name = path.partition(":")
     try:
+        if module.startswith("."):
+            raise ImportError("a module's full name does not begin with a dot")
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the user's module may raise anything while it is imported
         raise InputError(
             f"{setting}='{path}' cannot be imported ({error}): expected MODULE:NAME on the Python path."
         ) from error
@@ -175,7 +176,7 @@ def _finite(name: str, value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name}={value!r} is not a number.")
-    if not math.isfinite(value) or abs(value) > LARGEST_OPTION:
+    if not abs(value) <= LARGEST_OPTION:  # NaN compares as false, and whole numbers have no end
         raise InputError(f"{name}={value!r} is not a finite number of at most {LARGEST_OPTION:g}.")
     return float(value)
 

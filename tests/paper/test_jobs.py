@@ -42,6 +42,16 @@ def test_only_missing_seeds_are_left(tmp_path):
     assert missing_jobs([whole], tmp_path) == []
 
 
+def test_a_name_that_claims_a_huge_range_takes_no_memory(tmp_path):
+    job = Job("learning", "a", {}, (5, 6))
+    for last in (10**15, "9" * 200):
+        path = tmp_path / "jobs" / f"{job.family}-s6-{last}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"rows": [{}]}')
+        assert [left.seeds for left in missing_jobs([job], tmp_path)] == [(5,)]
+        path.unlink()
+
+
 def test_results_are_found_anywhere_below_the_folder(tmp_path):
     job = Job("learning", "a", {}, (5,))
     touch(tmp_path / "from" / "elsewhere", job)

@@ -119,6 +119,24 @@ def test_bad_input(runs, tmp_path):
         outcome_of(load_run(runs[0].path))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: e.update(violation_rate="x"),
+        lambda e: e.update(violation_rate={"position": "x"}),
+        lambda e: e.update(violation_rate={"position": {"value": "x"}}),
+        lambda e: e.update(env_steps=float("inf")),
+        lambda e: e.update(length=[]),
+        lambda e: e["return"].pop("low"),
+    ],
+)
+def test_a_bent_evaluation_is_refused(tmp_path, write_run, change):
+    run = load_run(write_run(tmp_path / "r", seeds=1))
+    change(run.evaluation["greedy"])
+    with pytest.raises(RunFolderError, match="evaluate the run again"):
+        outcome_of(run)
+
+
 def test_few_seeds_and_short_evaluations_are_noted(tmp_path, write_run):
     run = load_run(write_run(tmp_path / "r", seeds=3))
     run.evaluation["greedy"]["env_steps"] = 100

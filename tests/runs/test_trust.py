@@ -8,6 +8,7 @@ import pytest
 
 import awavo
 from awavo.config import stored_fingerprint
+from awavo.errors import RunFolderError
 from awavo.results.store import write_sealed
 
 PAYLOAD = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
@@ -56,3 +57,12 @@ def test_code_named_by_a_folder_is_not_run(folder, payload, change):
 
 def test_a_folder_that_names_no_code_opens(folder):
     assert awavo.load(folder).env_steps == 256
+
+
+def test_a_folder_without_its_fingerprint_is_refused(folder):
+    path = folder / "config.json"
+    meta = json.loads(path.read_text())
+    del meta["fingerprint"], meta["seal"]
+    write_sealed(path, meta)
+    with pytest.raises(RunFolderError, match="does not match its fingerprint"):
+        awavo.load(folder)

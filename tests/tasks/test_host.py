@@ -1,7 +1,9 @@
 """Environments from elsewhere: costs from `info` or from a function, none of them lost at the end of an episode."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import gymnasium as gym
 import jax
@@ -11,6 +13,7 @@ from gymnasium import spaces
 
 from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
 from awavo.tasks.host import host_env
+from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
 
 
@@ -311,3 +314,73 @@ def test_training_stops_at_a_spoilt_reset_and_keeps_the_checkpoint_before(tmp_pa
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.states[0].obs_stats))
     finally:
         gym.registry.pop("Spoilt-v0")
+
+
+class Stubborn(Stairs):
+    """Breaks at its third step, in the way it is told."""
+
+    def __init__(self, how="raise", **options):
+        super().__init__(**options)
+        self.how, self.steps = how, 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 3 and self.how == "raise":
+            raise ZeroDivisionError("out of stairs")
+        if self.steps == 3 and self.how == "hang":
+            time.sleep(60)
+        return super().step(action)
+
+
+def stubborn(**options):
+    return Stubborn(**options)
+
+
+def test_an_environment_that_raises_is_named_with_the_place():
+    env = host_env(stubborn, num_envs=2, cost_limits=(1,), horizon=9)
+    env.reset(0)
+    run(env, 2)
+    with pytest.raises(
+        BrokenEnvironmentError, match=r"step\(\) raised ZeroDivisionError: out of stairs \(in step, .*py:"
+    ):
+        run(env, 1)
+    env.close()
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_an_environment_that_hangs_is_given_up(vectorization):
+    timeout = 0.3 if vectorization == "sync" else 30.0
+    options = {"cost_limits": (1,), "horizon": 9, "timeout": timeout, "env_options": {"how": "hang"}}
+    env = host_env(stubborn, num_envs=1, vectorization=vectorization, **options)
+    env.reset(0)
+    run(env, 2)
+    env._backend._timeout = 0.3  # a process may need seconds to start
+    before, began = signal.getsignal(signal.SIGALRM), time.monotonic()
+    with pytest.raises(BrokenEnvironmentError, match=r"step\(\) did not return within 0.3 s \(task option timeout"):
+        run(env, 1)
+    env.close()
+    assert time.monotonic() - began < 10
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_cost_that_is_no_number_is_refused():
+    source = CostSource(("cost",), ("cost",))
+    for value in ({"a": 1}, "x", [[1.0], [1.0, 2.0]]):
+        with pytest.raises(BrokenEnvironmentError, match="is no number"):
+            source.read({"cost": value})
+
+
+def test_a_cost_function_that_raises_is_named():
+    def costs(obs, action, next_obs):
+        raise KeyError("where")
+
+    with pytest.raises(BrokenEnvironmentError, match="cost_fn raised KeyError: 'where'"):
+        host_env("Pendulum-v1", num_envs=1, cost_fn=costs, cost_limits=(1,))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("timeout", [0, np.nan, np.inf, "soon"])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with pytest.raises(InputError, match="timeout="):
+        host_env(stairs, num_envs=1, cost_limits=(1,), timeout=timeout)

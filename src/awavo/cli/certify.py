@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.cli.common import Device, Json, Trust, print_json, print_notes
+from awavo.checks import LARGEST_SEED, check_range
+from awavo.cli.common import MOST_EPISODES, Device, Json, Trust, print_json, print_notes
 from awavo.errors import InputError
 
 __all__ = ["Certify"]
@@ -42,6 +43,7 @@ class Certify:
 
     def run(self) -> int:
         """Certify; exit code 1 when no policy is certified safe, something is refuted, or a recheck differs."""
+        self._check()
         self.device.apply()
         if self.target == "operator":
             return self._prove_operator()
@@ -67,6 +69,16 @@ class Certify:
         else:
             _show_certificates(result, self.target, page)
         return 0 if favourable(result) else 1
+
+    def _check(self) -> None:
+        """Refuse what can be refused before jax is loaded."""
+        check_range("--episodes", max(self.episodes, 20), 20, MOST_EPISODES)  # too few are refused with the plan
+        check_range("--seed", self.seed, 0, LARGEST_SEED - MOST_EPISODES)  # every batch of episodes adds one
+        # Smaller shares of delta than this are zero in the arithmetic of the bounds.
+        check_range("--delta", self.delta, 1e-12, 1 - 1e-12)
+        # The ranges that training accepts for the same two settings.
+        check_range("--temperature", self.temperature, 1e-6, 1e3)
+        check_range("--kappa", self.kappa, 1e-3, 1e3)
 
     def _show_recheck(self, path: Path, differences: Mapping[str, Sequence[str]]) -> int:
         if self.json:

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import UseAppendAction, arg
 
 from awavo.config import parse_value
-from awavo.errors import AwavoError, ConfigError
+from awavo.errors import AwavoError, ConfigError, printable
 
 if TYPE_CHECKING:
     from awavo.results.limits import LimitRule
 
-__all__ = ["Device", "Json", "Limits", "Pairs", "Trust", "print_json", "print_notes", "read_pairs"]
+__all__ = ["MOST_EPISODES", "Device", "Json", "Limits", "Pairs", "Trust", "print_json", "print_notes", "read_pairs"]
+
+MOST_EPISODES = 1_000_000
+"""Episodes of a seed that one command plays at most."""
 
 Json = Annotated[bool, arg(help="print one JSON line instead of text")]
 Trust = Annotated[bool, arg(help="let the run's configuration name code: a cost function, an operator, a module")]
@@ -86,4 +89,4 @@ def print_json(values: Mapping[str, object]) -> None:
 def print_notes(notes: Iterable[str]) -> None:
     """Say on stderr what a run folder cannot be trusted for."""
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {printable(note)}", file=sys.stderr)

@@ -281,7 +281,7 @@ def _check_meta(folder: Path, meta: Mapping[str, Any]) -> None:
     names, limits = spec["cost_names"], spec["cost_limits"]
     if not isinstance(names, list) or not isinstance(limits, list) or len(names) != len(limits):
         raise RunFolderError(f"'{folder}/config.json' is damaged: expected one cost limit per cost name. Restore it.")
-    if not all(isinstance(limit, int | float) and math.isfinite(limit) for limit in limits):
+    if not all(isinstance(limit, int | float) and abs(limit) < 1e300 for limit in limits):
         raise RunFolderError(f"'{folder}/config.json' is damaged: a cost limit is not a number. Restore it.")
     texts = [stored["task"], stored["algo"], *names]
     mappings = [meta.get(part, {}) for part in ("versions", "device")]

@@ -15,6 +15,7 @@ import numpy as np
 from awavo.config import TrainConfig
 from awavo.errors import CheckpointError, InputError, RunFolderError
 from awavo.files import require_writable
+from awavo.interruption import stop_flag
 from awavo.provenance import command_line
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.store import RunData, load_run, read_config, write_sealed
@@ -72,10 +73,11 @@ def train_iter(
 
     The operator is certified first: one whose conditions are refuted is refused with the counter-example.
     """
-    enable_cache()
-    problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
-    require_certified_operator(problem.settings, operator)
-    yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
+    with stop_flag():
+        enable_cache()
+        problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
+        require_certified_operator(problem.settings, operator)
+        yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
 
 
 def train(

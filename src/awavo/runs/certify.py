@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from awavo.checks import LARGEST_SEED, check_range
 from awavo.errors import InputError, RunFolderError
 from awavo.formal.certificate import differences, digest
 from awavo.formal.episodes import tail_length
@@ -28,7 +29,7 @@ __all__ = ["certify_run", "compare_records", "read_plan", "recheck_run", "requir
 
 Say = Callable[[str], None]
 BATCH, PLANNED_BATCH = 250, 25  # episodes played between two looks; a planned one costs a hundred times more
-MAX_EPISODES = 10_000_000
+MAX_EPISODES = 1_000_000
 
 
 def _operator_of(settings: Any, operator: Any) -> Any:
@@ -136,10 +137,11 @@ def compare_records(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict
 def _check_plan(plan: Plan) -> Plan:
     if plan.episodes < 20:
         raise InputError(f"episodes={plan.episodes} is too few to certify anything: give at least 20.")
-    if plan.episodes > MAX_EPISODES or plan.batch < 1:
-        raise InputError(f"episodes={plan.episodes} is out of range: give at most {MAX_EPISODES}.")
-    if not 0 < plan.delta < 1:
-        raise InputError(f"delta={plan.delta} is not between 0 and 1: 0.05 is 95% confidence.")
+    # A stored plan may say anything. Every batch adds one to the seed; smaller shares of delta are zero in the bounds.
+    check_range("episodes", plan.episodes, 20, MAX_EPISODES)
+    check_range("batch", plan.batch, 1, BATCH)
+    check_range("seed", plan.seed, 0, LARGEST_SEED - MAX_EPISODES)
+    check_range("delta", plan.delta, 1e-12, 1 - 1e-12)
     if plan.max_violation is not None and not 0 <= plan.max_violation <= 1:
         raise InputError(f"max_violation={plan.max_violation} is not a probability.")
     return plan

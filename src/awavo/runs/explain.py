@@ -66,8 +66,9 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     """
     if episodes < 1:
         raise InputError(f"--episodes {episodes} must be >= 1.")
-    require_writable(run.path if out is None else out)
     factors = task_factors(run.config.task, run.config.task_options)
+    folder = run.path if out is None else out
+    require_writable(folder)
     problem = run.problem
     assert problem.env is not None, "every task with factors is functional"
     steps = problem.spec.horizon
@@ -80,7 +81,6 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     costs = policy_costs(traces, problem.spec.cost_names)
     notes = policy_notes(problem.algorithm.plan is not None)
     about = {f.name: f.about for f in factors}
-    folder = run.path if out is None else out
     summary = {
         "run": str(run.path), "task": run.config.task, "algo": run.config.algo, "factors": found,
         "about": about, "push_at_step": steps // 2, "episodes_per_seed": episodes,

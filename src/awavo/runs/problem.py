@@ -144,10 +144,8 @@ def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any
     from awavo.tasks.host import host_env
 
     _check_gymnasium_id(config.task)
-    vectorization = options.pop("vectorization", "sync")
-    return lambda count=num_envs: host_env(
-        config.task, num_envs=count, **common, vectorization=vectorization, env_options=options
-    )
+    own = {k: options.pop(k) for k in ("vectorization", "timeout") if k in options}
+    return lambda count=num_envs: host_env(config.task, num_envs=count, **common, **own, env_options=options)
 
 
 def _check_gymnasium_id(name: str) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.config import TrainConfig, fingerprint
-from awavo.errors import RunFolderError
+from awavo.errors import BrokenEnvironmentError, RunFolderError
 from awavo.files import locked
+from awavo.interruption import stop_flag
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.recorder import Recorder
 from awavo.runs.problem import Problem
@@ -112,14 +110,14 @@ class Training:
 
         The folder is saved between chunks, at the end, and when `stopping` says so.
         """
-        if not self.finished:
+        if not self.finished and not stopping():
             self.runner.compile()
         left = sorted(stop for stop in stops if self.iteration < stop < self.total)
         saved_at, saved_iteration, length = time.monotonic(), self.iteration, 1
         while not self.finished and not stopping():
             left = [stop for stop in left if stop > self.iteration]
             length = min(length, min(left, default=self.total) - self.iteration)
-            took = self._run(length)
+            took = self._run_or_say_what_is_saved(length, saved_iteration)
             length = int(np.clip(CHUNK_SECONDS * length / took, 1, min(MAX_CHUNK, 2 * length)))
             if time.monotonic() - saved_at >= checkpoint_seconds and not self.finished:
                 self.save()
@@ -129,6 +127,21 @@ class Training:
             self.save()
         if isinstance(self.runner, HostRunner):
             self.runner.close()
+
+    def _run_or_say_what_is_saved(self, length: int, saved: int) -> float:
+        """One chunk; an environment that breaks loses the steps since the last checkpoint, and no more."""
+        try:
+            return self._run(length)
+        except BrokenEnvironmentError as error:
+            if isinstance(self.runner, HostRunner):
+                self.runner.close()
+            if self.out is None:
+                raise
+            steps = saved * self.per_iteration
+            kept = f"saved up to step {steps}; the same command resumes there" if steps else "nothing was saved yet"
+            raise BrokenEnvironmentError(
+                f"{str(error).rstrip('.')}. It broke after step {self.env_steps} of each seed; {kept}."
+            ) from error
 
     def _run(self, length: int) -> float:
         """One chunk, recorded; return its seconds."""
@@ -183,7 +196,7 @@ def run_training(
     "interrupted".
     """
     spec = problem.spec
-    with locked(out), _stop_flag() as stopping:
+    with stop_flag() as stopping, locked(out):
         training = Training(config, problem, out)
 
         def progress(phase: str) -> Progress:
@@ -274,24 +287,3 @@ def check_same(out: Path, config: TrainConfig, mark: str) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-@contextmanager
-def _stop_flag() -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT or SIGTERM into a flag; a second one interrupts at once."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped.is_set
-        return
-
-    def handle(number: int, frame: Any) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from awavo.checks import LARGEST, all_finite, all_usable, check_limits
 from awavo.errors import BrokenEnvironmentError, InputError
+from awavo.tasks.patience import watched
 from awavo.types import Discrete, EnvSpec, Timestep
 
 __all__ = ["Backend", "CostFn", "CostSource", "HostEnv", "HostStep", "apply_cost_fn", "find_costs", "name_costs"]
@@ -69,6 +70,8 @@ class CostSource(NamedTuple):
             raise BrokenEnvironmentError(
                 f"step(): info has no {error}, which an earlier step had: {COST_REMEDY}"
             ) from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise BrokenEnvironmentError(f"step(): a cost in info is no number ({error}): {COST_REMEDY}") from error
         if costs.shape != (len(self.names),):
             raise BrokenEnvironmentError(
                 f"step(): info has {len(costs)} costs, an earlier step had {len(self.names)}: report all of them."
@@ -179,7 +182,8 @@ def apply_cost_fn(
     cost_fn: CostFn, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray
 ) -> Float[np.ndarray, "E C"]:
     """Call the user's cost function and bring its result to `[E, C]` float32."""
-    costs = np.asarray(cost_fn(obs, action, next_obs), np.float32)
+    with watched("cost_fn"):
+        costs = np.asarray(cost_fn(obs, action, next_obs), np.float32)
     if costs.ndim not in (1, 2) or costs.shape[0] != obs.shape[0]:
         raise InputError(
             f"cost_fn returned shape {costs.shape}, expected ({obs.shape[0]},) or ({obs.shape[0]}, C): "
