@@ -42,6 +42,7 @@ def _edit(folder, change):
         (lambda f: (f / "config.json").write_text('{"format": 1'), "is damaged"),
         (lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"), "is damaged"),
         (lambda f: (f / "config.json").write_text("[]"), "JSON object"),
+        (lambda f: (f / "config.json").write_text('{"a":' * 50_000), "is damaged"),
         (lambda f: _edit(f, lambda m: m.update(format=2)), "format 2, expected 1"),
         (lambda f: _edit(f, lambda m: m.pop("spec")), "no spec.cost_names"),
         (lambda f: _edit(f, lambda m: m["config"].pop("task")), "no config.task"),
