@@ -125,6 +125,8 @@ def read_only(monkeypatch):
 
 def test_require_writable(tmp_path, read_only):
     require_writable(tmp_path / "not" / "yet")
+    with pytest.raises(RunFolderError, match="File name too long"):
+        require_writable(tmp_path / ("x" * 300) / "yet")
     read_only(tmp_path)
     with pytest.raises(RunFolderError, match="is read-only"):
         require_writable(tmp_path / "not" / "yet")

@@ -47,6 +47,7 @@ def _edit(folder, change):
         (lambda f: _edit(f, lambda m: m.pop("spec")), "no spec.cost_names"),
         (lambda f: _edit(f, lambda m: m["config"].pop("task")), "no config.task"),
         (lambda f: _edit(f, lambda m: m["spec"].update(cost_limits=[1.0])), "one cost limit per cost name"),
+        (lambda f: _edit(f, lambda m: m["spec"].update(cost_limits=[1.0, 10**400])), "a cost limit is not a number"),
         (lambda f: (f / "metrics.parquet").unlink(), "metrics.parquet' is missing"),
         (lambda f: (f / "episodes.parquet").write_bytes(b""), "episodes.parquet' is damaged"),
         (lambda f: os.truncate(f / "episodes.parquet", 500), "episodes.parquet' is damaged"),

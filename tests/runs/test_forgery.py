@@ -19,7 +19,7 @@ from safetensors.numpy import save
 import awavo
 from awavo.cli.main import main
 from awavo.config import stored_fingerprint
-from awavo.errors import RunFolderError
+from awavo.errors import InputError, RunFolderError
 from awavo.results.certificate_record import PROVENANCE, binding, read_record, what_is_wrong, why_not_shown, why_unbound
 from awavo.results.store import (
     load_run,
@@ -126,6 +126,14 @@ def test_a_sealed_edit_of_the_plan_is_found_by_following_it(folder, safety_only,
     stored = run.certify(episodes=60)
     write_sealed(folder / "certificates.json", {**stored, "plan": {**stored["plan"], **change}})
     assert "safety.seed_0" in run.recheck()
+
+
+@pytest.mark.parametrize("change", [{"delta": 1e-320}, {"seed": 10**12}, {"batch": 10**9}, {"episodes": 10**9}])
+def test_a_sealed_plan_that_nothing_could_follow_is_refused(folder, change):
+    stored = json.loads((folder / "certificates.json").read_text())
+    write_sealed(folder / "certificates.json", {**stored, "plan": {**stored["plan"], **change}})
+    with pytest.raises(InputError, match="is out of range"):
+        awavo.load(folder).recheck()
 
 
 def test_a_copied_entry_with_another_verdict_is_neither_believed_nor_shown(folder, safety_only, capsys):

@@ -366,7 +366,7 @@ def test_an_environment_that_hangs_is_given_up(vectorization):
 
 def test_a_cost_that_is_no_number_is_refused():
     source = CostSource(("cost",), ("cost",))
-    for value in ({"a": 1}, "x", [[1.0], [1.0, 2.0]]):
+    for value in ({"a": 1}, "x", [[1.0], [1.0, 2.0]], 10**400):
         with pytest.raises(BrokenEnvironmentError, match="is no number"):
             source.read({"cost": value})
 

@@ -8,7 +8,7 @@ from awavo.cli.main import main
 from awavo.errors import InputError
 from awavo.registry import HOST_TASKS, TASKS, make_host_task, make_task, resolve, task_defaults
 
-NONSENSE = (math.nan, math.inf, -math.inf, 1e40, -1e9, 10**30, "abc", {"a": 1}, [[1, 2], 3])
+NONSENSE = (math.nan, math.inf, -math.inf, 1e40, -1e9, 10**30, 10**400, "abc", {"a": 1}, [[1, 2], 3])
 OWN_CHECK = ("cost_limits", "waypoints")
 
 
