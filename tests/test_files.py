@@ -1,18 +1,21 @@
 """Folders that are read-only, in use, or full of what a killed process left."""
 
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from awavo.cli.main import main
 from awavo.errors import RunFolderError
-from awavo.files import locked, new_folder, remove_leftovers, require_writable, write_bytes
+from awavo.files import locked, new_folder, read_arrays, remove_leftovers, require_writable, write_bytes
 
 HELD = """
 import sys, time
@@ -153,3 +156,30 @@ def certified_copy(certified, tmp_path):
     copied = tmp_path / "cartpole"
     shutil.copytree(certified[0], copied, ignore=shutil.ignore_patterns("*.html"))
     return copied
+
+
+def _archive(path, shape, data):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mean.npy", header.getvalue() + data)
+    return path
+
+
+def test_arrays_are_bounded_before_they_are_unpacked(tmp_path):
+    """An archive that grows a thousandfold, a header that promises too much, objects that would be unpickled."""
+    np.savez(tmp_path / "good.npz", mean=np.arange(3.0))
+    np.testing.assert_array_equal(read_arrays(tmp_path / "good.npz", 1_000)["mean"], np.arange(3.0))
+    assert read_arrays(tmp_path / "good.npz", 1_000, {"other"}) == {}
+    bomb = _archive(tmp_path / "bomb.npz", (10**6,), bytes(8 * 10**6))
+    assert bomb.stat().st_size < 20_000
+    with pytest.raises(ValueError, match="unpacks to"):
+        read_arrays(bomb, 10**6)
+    with pytest.raises(ValueError, match="shape"):
+        read_arrays(_archive(tmp_path / "liar.npz", (10**15,), bytes(80)), 10**6)
+    np.savez(tmp_path / "objects.npz", mean=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="object"):
+        read_arrays(tmp_path / "objects.npz", 10**6)
+    (tmp_path / "torn.npz").write_bytes(bomb.read_bytes()[:300])
+    with pytest.raises((ValueError, OSError)):
+        read_arrays(tmp_path / "torn.npz", 10**9)

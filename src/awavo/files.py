@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import math
 import os
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from awavo.errors import RunFolderError
 
-__all__ = ["locked", "new_folder", "remove_leftovers", "require_writable", "write_bytes"]
+__all__ = ["locked", "new_folder", "read_arrays", "remove_leftovers", "require_writable", "write_bytes"]
 
 REMEDY = "Free the space or give another --out."
 
@@ -136,3 +140,34 @@ def _hold(handle: int, out: Path) -> int:
         raise
     os.close(handle)
     return file
+
+
+def read_arrays(path: Path, most_bytes: int, wanted: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of real numbers in an .npz file, all or those wanted; anything else in it is a ValueError.
+
+    What the file says of its size is checked before anything is unpacked: a small archive can hold terabytes of zeros,
+    and a header can promise more than follows.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+            names = [name for name in names if wanted is None or name in wanted]
+            total = sum(archive.getinfo(f"{name}.npy").file_size for name in names)
+            if total > most_bytes:
+                raise ValueError(f"it unpacks to {total:,} bytes, at most {most_bytes:,} are read")
+            for name in names:
+                _check_header(archive, name)
+        with np.load(path) as file:
+            return {name: file[name] for name in names}
+    except (OSError, ValueError):
+        raise
+    except Exception as error:  # numpy and zipfile fail in many ways on a damaged file: zlib, struct, tokenizer
+        raise ValueError(str(error) or type(error).__name__) from error
+
+
+def _check_header(archive: zipfile.ZipFile, name: str) -> None:
+    with archive.open(f"{name}.npy") as file:
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, _, dtype = read[np.lib.format.read_magic(file)](file)
+    if dtype.kind not in "fiub" or math.prod(shape) * dtype.itemsize > archive.getinfo(f"{name}.npy").file_size:
+        raise ValueError(f"'{name}' is of {dtype}, shape {list(shape)}")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from markupsafe import Markup
 
 from awavo.errors import RunFolderError
+from awavo.files import read_arrays
 from awavo.results.page import asset, render
 from awavo.results.store import read_json, write_bytes
 from awavo.results.trajectory_scores import Z90
@@ -22,6 +21,7 @@ __all__ = ["SUMMARY", "is_inference", "read_inference", "write_inference_report"
 
 SUMMARY = "inference.json"
 SITES_SHOWN = 200
+MAX_BYTES = 2**34  # of the arrays of an inference, unpacked
 LABELS = {
     "rmse": "RMSE, never observed",
     "rmse_first_quarter": "first quarter",
@@ -44,9 +44,8 @@ def read_inference(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     """The summary and the arrays of a folder."""
     try:
         summary = read_json(folder / SUMMARY)
-        with np.load(folder / "posterior.npz") as file:
-            return summary, {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, BadZipFile, zlib.error) as error:
+        return summary, read_arrays(folder / "posterior.npz", MAX_BYTES)
+    except (OSError, ValueError) as error:
         raise RunFolderError(f"'{folder}' holds no readable inference ({error}): run `awavo infer` again.") from error
 
 
