@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
 
 MUTANTS = {
     "actor gradient cut": Mutant(
-        "algorithms/orpo_dr.py",
+        "algorithms/actor_critic.py",
         "dist = policy(obs)",
         "dist = jax.lax.stop_gradient(policy(obs))",
         "tests/algorithms/test_orpo_dr.py",
@@ -67,10 +67,10 @@ MUTANTS = {
         "tests/training/test_loop.py",
     ),
     "cost critics never trained": Mutant(
-        "algorithms/quantiles.py",
+        "networks/quantiles.py",
         "error = jax.lax.stop_gradient(targets)",
         "quantiles = quantiles.at[:, 1:].set(0.0)\n    error = jax.lax.stop_gradient(targets)",
-        "tests/algorithms/test_quantiles.py",
+        "tests/networks/test_quantiles.py",
     ),
     "seeds share their key": Mutant(
         "training/loop.py",
