@@ -14,7 +14,6 @@ from awavo.transport import (
     Neural,
     Polynomial,
     adaptive_gswd,
-    distances,
     generalized_sliced_wasserstein,
     iid_slices,
     mix_slices,
@@ -226,9 +225,15 @@ def test_calls_outside_jit_compile_once():
     """The documented call: a new key runs the program that the first call compiled."""
     rng = np.random.default_rng(5)
     x, y = (rng.normal(size=(17, 4)).astype(np.float32) for _ in range(2))
-    distances.sliced_wasserstein(x, y, key=0)
-    compiled = distances._estimate._cache_size()
-    found = [distances.sliced_wasserstein(x, y, key=seed) for seed in (1, 2)]
-    assert distances._estimate._cache_size() == compiled
-    assert float(found[0]) != float(found[1])
-    assert float(found[0]) == float(distances.sliced_wasserstein(x, y, key=jax.random.key(1)).value)
+    sliced_wasserstein(x, y, key=0)
+    compiled, listening = [], True
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration, **_: compiled.append(event) if listening and "backend_compile" in event else None
+    )
+    found = [float(sliced_wasserstein(x, y, key=seed)) for seed in (1, 2)]
+    assert compiled == []
+    jax.jit(lambda z: z * 3.25 + len(found))(x)
+    assert len(compiled) > 0  # the listener hears
+    listening = False
+    assert found[0] != found[1]
+    assert found[0] == float(sliced_wasserstein(x, y, key=jax.random.key(1)).value)
