@@ -26,7 +26,7 @@ import pytest  # noqa: E402
 
 # Tracing makes many small objects and next to no garbage: looking for it less often saves a tenth of the time.
 gc.set_threshold(100_000, 20, 100)
-pytest_plugins = ["slow_tests", "typechecker"]
+pytest_plugins = ["slow_tests", "typechecker", "certified_run"]
 
 SMALL = dict(
     num_envs=4, rollout_length=16, num_updates=4, batch_size=16, hidden=(16,), num_quantiles=8, warmup_steps=64

@@ -18,6 +18,7 @@ BASE = {
     "config": {"errors"},
     "checks": {"errors"},
     "files": {"errors"},
+    "interruption": set(),
     "provenance": {"errors", "files"},
     "registry": {"errors", "types"},  # it names tasks and algorithms by strings, resolved on first use
 }

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 
-__all__ = ["all_finite", "check_choice", "check_limits", "check_size"]
+__all__ = [
+    "LARGEST", "LARGEST_SEED", "all_finite", "all_usable", "check_choice", "check_limits", "check_physics",
+    "check_range", "check_size",
+]  # fmt: skip
+
+LARGEST_SEED = 2**31 - 1
+LARGEST = 1e30
+"""Beyond this a number from an environment is taken for a fault: its square overflows what networks compute in."""
+PHYSICS = (1e-9, 1e6)
+"""Sizes that single precision can divide by and square."""
 
 
 def all_finite(*values: ArrayLike) -> bool:
@@ -17,11 +27,25 @@ def all_finite(*values: ArrayLike) -> bool:
     return all(bool(np.isfinite(value).all()) for value in values)
 
 
+def all_usable(values: ArrayLike) -> bool:
+    """Whether every entry is a finite number of at most `LARGEST`."""
+    return bool((np.abs(np.asarray(values)) <= LARGEST).all())  # NaN compares as false
+
+
 def check_size(name: str, value: float) -> float:
     """Return the value, which must be a finite number >= 0."""
     if not all_finite(value) or value < 0:
         raise InputError(f"{name} is {value}, expected a finite number >= 0.")
     return float(value)
+
+
+def check_range(name: str, value: float, low: float, high: float) -> float:
+    """Return the value, which must be a number from `low` to `high`, both included."""
+    if not low <= value <= high:  # False for NaN too
+        shown = f"{value:g}" if isinstance(value, float) else str(value) if abs(value) < 10**18 else "a huge number"
+        ends = [f"{end:g}" if isinstance(end, float) else str(end) for end in (low, high)]
+        raise InputError(f"{name} {shown} is out of range: expected a value between {ends[0]} and {ends[1]}.")
+    return value
 
 
 def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, ...]:
@@ -33,6 +57,15 @@ def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, 
             "give one limit for each."
         )
     return tuple(check_size(f"the limit of cost '{name}'", limit) for name, limit in zip(names, limits, strict=True))
+
+
+def check_physics(params: Any, positive: Sequence[str] = (), signed: Sequence[str] = ()) -> None:
+    """Refuse parameters of a task that are no physics; those not named may be zero, and none may be negative."""
+    small, large = PHYSICS
+    for name, value in params._asdict().items():
+        low = small if name in positive else -large if name in signed else 0.0
+        if not all(low <= number <= large for number in np.ravel(value).tolist()):  # NaN compares as false
+            raise InputError(f"{name}={value} is out of range: expected a number between {low:g} and {large:g}.")
 
 
 def check_choice(keyword: str, value: str, choices: Sequence[str]) -> str:

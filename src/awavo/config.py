@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
@@ -24,9 +23,11 @@ __all__ = [
     "fingerprint",
     "parse_value",
     "setting",
+    "stored_fingerprint",
 ]
 
 T = TypeVar("T")
+LONGEST_VALUE = 10_000  # characters of an option's value
 
 
 def setting(
@@ -76,25 +77,44 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
         return tuple(_coerce(name, v, element) for v in value)
     if hint is float or "float" in text:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"{name}={value!r} is not a number.")
-        if not math.isfinite(value):
-            raise ConfigError(f"{name}={value!r} is not finite.")
+            raise ConfigError(f"{name}={_short(value)} is not a number.")
+        # Python's whole numbers have no end, those of a float do.
+        if not abs(value) < 1e300:
+            raise ConfigError(f"{name}={_short(value)} is not finite.")
         return float(value)
     if hint is int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"{name}={value!r} is not a whole number.")
+            raise ConfigError(f"{name}={_short(value)} is not a whole number.")
         return value
     if (hint is str or "str" in text) and "Mapping" not in text and not isinstance(value, str):
-        raise ConfigError(f"{name}={value!r} is not a name.")
+        raise ConfigError(f"{name}={_short(value)} is not a name.")
     return value
+
+
+def _short(value: Any) -> str:
+    """A value in an error's line, which must stay one."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, lists in lists without end
+        return f"({type(value).__name__})"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def check_config(config: T) -> T:
     """Return the configuration with its values coerced to their types, or raise `ConfigError` for the first bad one."""
     found = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}  # type: ignore[arg-type]
-    return dataclasses.replace(config, **_checked(type(config), found))  # type: ignore[type-var]
+    checked = dataclasses.replace(config, **_checked(type(config), found))  # type: ignore[type-var]
+    _check_seeds(checked)
+    return checked
+
+
+def _check_seeds(config: object) -> None:
+    if isinstance(config, TrainConfig) and config.seed + config.seeds > 2**31:
+        raise ConfigError(
+            f"seed={config.seed} with seeds={config.seeds} ends above {2**31 - 1}: start lower, or train fewer seeds."
+        )
 
 
 def _checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,10 +129,11 @@ def _checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
                 continue
             if (low is not None and element < low) or (high is not None and element > high):
                 bounds = f">= {low:g}" if high is None else f"between {low:g} and {high:g}"
-                raise ConfigError(f"{item.name}={element!r} is out of range: expected a value {bounds}.")
+                raise ConfigError(f"{item.name}={_short(element)} is out of range: expected a value {bounds}.")
             if choices and element not in choices and not (item.metadata.get("path") and ":" in element):
                 raise ConfigError(
-                    f"{item.name}={element!r} is not one of {', '.join(choices)}.{did_you_mean(str(element), choices)}"
+                    f"{item.name}={_short(element)} is not one of {', '.join(choices)}."
+                    f"{did_you_mean(str(element), choices)}"
                 )
         values[item.name] = value
     return values
@@ -129,10 +150,14 @@ def config_from_mapping(kind: type[T], values: Mapping[str, Any], owner: str) ->
 
 def parse_value(text: str) -> Any:
     """Read an option's value from the command line: JSON where it is JSON, `a,b,c` a tuple, otherwise the text."""
+    if len(text) > LONGEST_VALUE:
+        raise ConfigError(f"the value {_short(text)} has {len(text)} characters, at most {LONGEST_VALUE} are read.")
     try:
         return json.loads(text)
     except ValueError:
         pass
+    except RecursionError:
+        raise ConfigError(f"the value {_short(text)} holds lists in lists without end.") from None
     if "," in text:
         return tuple(parse_value(part) for part in text.split(",") if part)
     return text
@@ -140,5 +165,10 @@ def parse_value(text: str) -> Any:
 
 def fingerprint(config: TrainConfig) -> str:
     """A short hash of everything that decides the numbers of a run."""
-    text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=list)
+    return stored_fingerprint(dataclasses.asdict(config))
+
+
+def stored_fingerprint(config: Mapping[str, Any]) -> str:
+    """The fingerprint of a configuration as config.json holds it, whichever version wrote it."""
+    text = json.dumps(config, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 __all__ = [
@@ -15,7 +16,11 @@ __all__ = [
     "RunFolderError",
     "UnknownNameError",
     "did_you_mean",
+    "printable",
 ]
+
+# Unicode's categories of control, format, surrogate and unassigned characters.
+HIDDEN = ("Cc", "Cf", "Cs", "Cn")
 
 
 class AwavoError(Exception):
@@ -58,3 +63,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         match = next(k for k in known if k.lower() == near[0])
         return f" Did you mean '{match}'?"
     return f" Known: {', '.join(known)}."
+
+
+def printable(text: str) -> str:
+    """The text with control characters spelled out (`\\x1b`): a name from a file must not drive the terminal.
+
+    Line ends and tabs stay; characters that turn the direction of the text are spelled out too.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in HIDDEN else ascii(c)[1:-1] for c in text)

@@ -10,9 +10,15 @@ from typing import Any, NamedTuple
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
 __all__ = [
-    "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "import_named", "make_host_task", "make_task",
+    "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "check_option", "import_named", "make_host_task",
+    "make_task",
     "resolve",
 ]  # fmt: skip
+
+
+# Options of tasks: the largest counts of things, and the largest numbers.
+LARGEST_COUNT = {"horizon": 10**7, "seed": 2**31 - 1}
+LARGEST_OPTION = 1e6
 
 
 class Registration(NamedTuple):
@@ -108,8 +114,10 @@ def import_named(path: str, setting: str) -> Any:
     """Import MODULE:NAME, the user's own code, given as the value of a setting."""
     module, _, name = path.partition(":")
     try:
+        if module.startswith("."):
+            raise ImportError("a module's full name does not begin with a dot")
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the user's module may raise anything while it is imported
         raise InputError(
             f"{setting}='{path}' cannot be imported ({error}): expected MODULE:NAME on the Python path."
         ) from error
@@ -121,16 +129,56 @@ def make_task(name: str, **options: Any) -> Any:
 
 
 def _build(name: str, factory: Callable[..., Any], options: dict[str, Any]) -> Any:
-    accepted = task_options(factory)
+    defaults = task_defaults(factory)
     for option in options:
-        if option not in accepted:
-            raise UnknownNameError(f"task '{name}' has no option '{option}'.{did_you_mean(option, accepted)}")
+        if option not in defaults:
+            raise UnknownNameError(f"task '{name}' has no option '{option}'.{did_you_mean(option, defaults)}")
+    checked = {option: check_option(option, value, defaults[option]) for option, value in options.items()}
     try:
-        return factory(**options)
-    except (TypeError, ValueError) as error:
+        return factory(**checked)
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"task '{name}' cannot be built with {options}: {error}.") from error
+
+
+def check_option(name: str, value: Any, default: Any) -> Any:
+    """The value of a task's option, of the kind of its default: a number where that is one, and finite."""
+    if isinstance(default, bool | str):
+        if type(value) is not type(default):
+            kind = "a name" if isinstance(default, str) else "true or false"
+            raise InputError(f"{name}={value!r} is not {kind}.")
+        return value
+    if isinstance(default, int):
+        return _whole(name, value, 1 if name in ("horizon", "num_envs") else 0)
+    if isinstance(default, float):
+        return _finite(name, value)
+    if isinstance(default, tuple) and name != "cost_limits":  # these have a check of their own
+        if not isinstance(value, list | tuple) or len(value) != len(default):
+            raise InputError(f"{name}={value!r} is not {len(default)} numbers.")
+        return tuple(_finite(name, number) for number in value)
+    return value
+
+
+def _whole(name: str, value: Any, low: int) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name}={value!r} is not a whole number.")
+    high = LARGEST_COUNT.get(name, 10**4)
+    if not low <= value <= high:
+        raise InputError(f"{name}={value} is out of range: expected {low} to {high}.")
+    return value
+
+
+def _finite(name: str, value: Any) -> Any:
+    if hasattr(value, "dtype"):  # an array of the caller's own, checked by the task
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{name}={value!r} is not a number.")
+    if not abs(value) <= LARGEST_OPTION:  # NaN compares as false, and whole numbers have no end
+        raise InputError(f"{name}={value!r} is not a finite number of at most {LARGEST_OPTION:g}.")
+    return float(value)
 
 
 def make_host_task(name: str, **options: Any) -> Any:
@@ -140,12 +188,17 @@ def make_host_task(name: str, **options: Any) -> Any:
 
 def task_options(factory: Callable[..., Any]) -> list[str]:
     """Keyword names of a task's factory; a `**physics` argument stands for the fields of its parameter class."""
-    names = []
+    return list(task_defaults(factory))
+
+
+def task_defaults(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The options of a task's factory and what they are unless given."""
+    defaults: dict[str, Any] = {}
     for parameter in inspect.signature(factory).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             module = inspect.getmodule(factory)
             params = next(v for k, v in vars(module).items() if k.endswith("Params"))
-            names += list(params._fields)
+            defaults |= {name: params._field_defaults[name] for name in params._fields}
         else:
-            names.append(parameter.name)
-    return names
+            defaults[parameter.name] = parameter.default
+    return defaults

@@ -201,10 +201,14 @@ class Algorithm(NamedTuple, Generic[State, Info]):
 
 
 class Estimate(NamedTuple):
-    """A number with its interval: every number shown to a person carries one."""
+    """A number with its interval: every number shown to a person carries one. `float(estimate)` is the number."""
 
     value: Any  # numbers, or arrays of them along a curve
     low: Any
     high: Any
     count: Any
     method: str
+
+    def __float__(self) -> float:
+        """The number alone."""
+        return float(self.value)

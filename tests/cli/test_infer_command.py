@@ -1,6 +1,7 @@
 """`awavo infer`: a small run with its folder and page, resuming, bad input."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -61,6 +62,15 @@ def test_the_folder_holds_posterior_summary_and_page(folder, capsys):
         (["lorenz96", "--memory-mb", "0"], "--memory-mb 0 must be above 0"),
         (["lorenz96", "--data", "nowhere.npz"], "--data nowhere.npz: there is no such file"),
         (["lorenz96", "--states", "200", "--unobserved", "0.97"], "sites in a row"),
+        (["lorenz96", "--states", str(10**12)], "--states 1e+12 is above 1e+07"),
+        (["lorenz96", "--unobserved", "1e400"], "--unobserved 1e400 is not in [0, 1)"),
+        (["lorenz96", "--unobserved", "1e1000000000"], "--unobserved 1e1000000000 is not in [0, 1)"),
+        (["lorenz96", "--unobserved", "nan"], "--unobserved nan is not a share"),
+        (["lorenz96", "--noise", "1e308"], "--noise 1e+308 is out of range"),
+        (["lorenz96", "--noise", "nan"], "noise is nan: it must be above 0"),
+        (["lorenz96", "--guess", "inf"], "--guess inf is out of range"),
+        (["lorenz96", "--draws", "-1"], "--draws -1 is out of range"),
+        (["lorenz96", "--seed", str(10**23)], "--seed a huge number is out of range"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(arguments, message, capsys, tmp_path, monkeypatch):
@@ -72,9 +82,16 @@ def test_bad_input_is_one_line_and_writes_nothing(arguments, message, capsys, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("awavo.runs.infer.infer_trajectories", lambda *_, **__: pytest.fail("it was inferred"))
+    (tmp_path / "file").write_text("mine")
+    code, _, err = run(capsys, "lorenz96", "--states", "16", "--out", tmp_path / "file" / "x")
+    assert (code, "is not a folder" in err) == (2, True)
+
+
 def test_files_that_are_not_observations(capsys, tmp_path):
     np.savez(tmp_path / "odd.npz", other=np.zeros(3))
-    assert "no array 'observed', only other" in run(capsys, "lorenz96", "--data", tmp_path / "odd.npz")[2]
+    assert "no array 'observed'" in run(capsys, "lorenz96", "--data", tmp_path / "odd.npz")[2]
     (tmp_path / "torn.npz").write_bytes(b"PK not a file")
     assert "cannot be read as .npz" in run(capsys, "lorenz96", "--data", tmp_path / "torn.npz")[2]
     np.savez(tmp_path / "line.npz", observed=np.zeros(7))
@@ -92,6 +109,34 @@ def test_files_that_are_not_observations(capsys, tmp_path):
     assert (silent[0], "standard deviation of the noise is 0" in silent[2]) == (2, True)
     (tmp_path / "table.parquet").write_bytes(b"not parquet")
     assert "cannot be read as parquet" in run(capsys, "lorenz96", "--data", tmp_path / "table.parquet")[2]
+
+
+def test_a_file_that_unpacks_to_more_than_it_may_is_not_unpacked(capsys, tmp_path, monkeypatch):
+    import polars
+
+    from awavo.assimilation import observation_files
+
+    monkeypatch.setattr(observation_files, "MAX_BYTES", 10_000)
+    np.savez_compressed(tmp_path / "bomb.npz", observed=np.zeros((100, 100)))
+    assert (tmp_path / "bomb.npz").stat().st_size < 1000
+    code, _, err = run(capsys, "lorenz96", "--data", tmp_path / "bomb.npz")
+    assert (code, "unpacks to 80,128 bytes, at most 10,000" in err) == (2, True)
+    polars.DataFrame({f"x{i}": np.zeros(100) for i in range(100)}).write_parquet(tmp_path / "bomb.parquet")
+    code, _, err = run(capsys, "lorenz96", "--data", tmp_path / "bomb.parquet")
+    assert (code, "100 x 100 numbers, at most 1,250" in err) == (2, True)
+
+
+def test_a_header_that_promises_more_than_the_file_holds(capsys, tmp_path):
+    import io
+    import zipfile
+
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros((8, 18)))
+    lying = buffer.getvalue().replace(b"(8, 18), }", b"(80000000000, 18), }").replace(b" " * 20, b" " * 10, 1)
+    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
+        archive.writestr("observed.npy", lying)
+    code, _, err = run(capsys, "lorenz96", "--data", tmp_path / "lie.npz")
+    assert (code, "shape [80000000000, 18]" in err) == (2, True)
 
 
 def test_another_folders_inference_is_not_overwritten_by_resuming(folder, tmp_path):
@@ -129,3 +174,28 @@ def test_scores_by_hand():
     assert score(mean, np.ones_like(mean), truth, hidden, around)["draws_coverage90"] == 1.0
     draws = np.array([[0.0], [2.0]])
     assert fair_crps(draws, np.array([1.0])) == pytest.approx(1.0 - 1.0)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("posterior.npz", b""),
+        ("posterior.npz", b"PK\x03\x04 not a zip"),
+        ("posterior.npz", None),
+        ("inference.json", b"[]"),
+        ("inference.json", b"{}"),
+        ("inference.json", b"[" * 9999),
+    ],
+)
+def test_a_malformed_inference_gets_one_line(folder, tmp_path, capsys, file, content):
+    copied = tmp_path / "run"
+    shutil.copytree(folder, copied, ignore=shutil.ignore_patterns("*.html"))
+    if content is None:
+        np.savez(copied / file, mean=np.zeros(3))
+    else:
+        (copied / file).write_bytes(content)
+    assert main(["report", str(copied)]) == 2
+    err = capsys.readouterr().err.strip()
+    assert str(copied) in err
+    assert len(err.splitlines()) == 1
+    assert not (copied / "report.html").exists()

@@ -39,6 +39,23 @@ BAD = {
     "run folder": (["evaluate", "nothing-here"], "run folder"),
     "device": (["train", "cartpole", "--device", "abacus"], "auto, cpu, gpu"),
     "no run": (["compare"], "RUN"),
+    "steps without end": (["train", "cartpole", "--steps", "inf"], "--steps inf is not a whole number"),
+    "steps beyond a float": (["train", "cartpole", "--steps", "1e400"], "--steps 1e400 is not a whole number"),
+    "a huge option": (["train", "cartpole", "--option", f"discount=1{'0' * 400}"], "is not finite"),
+    "an option of 5000 digits": (["train", "cartpole", "--option", f"batch_size={'9' * 5000}"], "whole number"),
+    "lists in lists": (["train", "cartpole", "--option", f"hidden={'[' * 9000}"], "lists in lists"),
+    "a list of lists": (["train", "cartpole", "--option", "hidden=[[[[16]]]]"], "not a whole number"),
+    "a long option": (["train", "cartpole", "--option", f"hidden={'1,' * 9000}1"], "at most 10000"),
+    "the last seed": (["train", "cartpole", "--seed", "2147483647", "--seeds", "2"], "ends above 2147483647"),
+    "a huge seed": (["train", "cartpole", "--seed", str(10**23)], "out of range"),
+    "relative module": (["train", "Pendulum-v1", "--cost-fn", ".x:y"], "does not begin with a dot"),
+    "a long name": (["evaluate", "x" * 300], "File name too long"),
+    "no folder": (["train", "cartpole", "--out", "/dev/null/x"], "Cannot write into '/dev/null/x'"),
+    "seed of an evaluation": (["evaluate", "run", "--seed", str(10**23)], "--seed"),
+    "seed of a certificate": (["certify", "run", "--seed", "-1"], "--seed -1"),
+    "a tiny delta": (["certify", "run", "--delta", "1e-320"], "--delta"),
+    "no temperature": (["certify", "operator", "log", "--temperature", "0"], "--temperature 0"),
+    "kappa without end": (["certify", "operator", "power", "--kappa", "inf"], "--kappa inf"),
     "argument as an option": (["train", "--task", "cartpole"], "an argument, not an option: awavo train cartpole"),
 }
 
@@ -53,6 +70,71 @@ def test_bad_input_gets_one_line_exit_code_2_and_writes_nothing(case, run, tmp_p
     assert len(err.strip().splitlines()) == 1, err
     assert err.startswith("awavo: ")
     assert os.listdir(tmp_path) == []
+
+
+def failing(monkeypatch, error):
+    """Let `awavo doctor` end with an exception that nobody foresaw."""
+
+    def examine():
+        raise error
+
+    monkeypatch.setattr("awavo.cli.doctor.examine", examine)
+
+
+def test_a_fault_of_ours_is_one_line_exit_code_3_and_details_in_a_file(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    failing(monkeypatch, ZeroDivisionError("half of\nnothing"))
+    code, out, err = run("doctor")
+    assert (code, out) == (3, "")
+    assert len(err.splitlines()) == 1
+    assert "ZeroDivisionError: half of nothing" in err
+    (details,) = tmp_path.iterdir()
+    assert str(details) in err
+    assert "in examine" in details.read_text()
+    assert details.stat().st_mode & 0o077 == 0
+
+
+def test_a_fault_where_nothing_can_be_written_says_where_it_is(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    failing(monkeypatch, KeyError("x"))
+    code, _, err = run("doctor")
+    assert code == 3
+    assert re.search(r"in examine at .*test_main.py:\d+", err)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError(13, "Permission denied", "/run/x"), "cannot use '/run/x': Permission denied"),
+        (OSError(28, "No space left on device"), "cannot use a file: No space left on device"),
+        (MemoryError(), "not enough memory"),
+    ],
+)
+def test_what_the_machine_refuses_is_bad_input(run, monkeypatch, error, message):
+    failing(monkeypatch, error)
+    code, _, err = run("doctor")
+    assert code == 2
+    assert message in err
+
+
+EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31mb\u202ec\rd"
+
+
+def test_names_cannot_drive_the_terminal(run, monkeypatch):
+    code, out, err = run("evaluate", EVIL, "--json")
+    assert code == 2
+    assert err.strip().isprintable()
+    assert "\\x1b]0;owned\\x07" in err
+    assert out.strip().isprintable()
+
+
+def test_what_is_printed_cannot_drive_the_terminal_but_may_be_coloured(run, monkeypatch):
+    from awavo.cli.doctor import HealthCheck
+
+    monkeypatch.setattr("awavo.cli.doctor.examine", lambda: [HealthCheck(EVIL, True, "\x1b[1;32mfine\x1b[0m\x1b[8m")])
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert re.findall(r"[^ -~\n]\S\S", out) == ["\x1b[1", "\x1b[0"]
 
 
 def imported(*arguments):

@@ -3,7 +3,7 @@
 import json
 import os
 
-from awavo.runs.train import locked
+from awavo.files import locked
 
 
 def test_train_json_contract(trained):
@@ -34,7 +34,7 @@ def test_a_file_in_the_way(run, tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
     code, _, err = run("train", "cartpole", *tiny, "--out", str(tmp_path / "out"))
     assert code == 2
-    assert "run folder" in err
+    assert "is not a folder" in err
     assert (tmp_path / "out").read_text() == "mine"
 
 

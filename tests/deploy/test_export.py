@@ -92,6 +92,61 @@ def test_a_manifest_cannot_reach_outside(run, tmp_path):
         load_export(tmp_path / "out")
 
 
+def crafted(folder, content):
+    """An export whose sums are right."""
+    write_files(folder, {"actor.stablehlo": content}, {}, {})
+    return folder
+
+
+def program(function, *disabled):
+    off = [jax.export.DisabledSafetyCheck.custom_call(name) for name in disabled]
+    shape = jax.ShapeDtypeStruct((1, 4), jnp.float32)
+    return bytes(jax.export.export(jax.jit(function), disabled_checks=off)(shape).serialize())
+
+
+def test_a_program_that_calls_code_outside_is_refused(tmp_path):
+    """Run, this one crashes the process: the call takes its index for a callback that is not there."""
+    target = "xla_ffi_python_cpu_callback"
+    call = lambda obs: jax.ffi.ffi_call(target, jax.ShapeDtypeStruct((1, 4), jnp.float32))(obs, index=7)  # noqa: E731
+    with pytest.raises(InputError, match=rf"calls code outside of itself \({target}\)"):
+        load_export(crafted(tmp_path / "out", program(call, target)))
+
+
+def test_a_damaged_program_with_the_right_sum_is_refused(tmp_path):
+    content = program(lambda obs: jnp.tanh(obs @ jnp.ones((4, 4))))
+    with pytest.raises(InputError, match="cannot be read as StableHLO"):
+        load_export(crafted(tmp_path / "out", content[: len(content) // 2]))
+
+
+@pytest.mark.parametrize("outcome", ["crash", "hang"])
+def test_a_reader_that_dies_or_hangs_does_so_in_its_own_process(outcome, tmp_path, monkeypatch):
+    """One changed bit can make MLIR's reader end its process, or never end."""
+    from awavo.deploy import program_check
+
+    script = {"crash": "import os; os.kill(os.getpid(), 11)", "hang": "import time; time.sleep(60)"}[outcome]
+    (tmp_path / "reader.py").write_text(script)
+    monkeypatch.setattr(program_check, "__file__", str(tmp_path / "reader.py"))
+    monkeypatch.setattr(program_check, "SECONDS", 0.5 if outcome == "hang" else 60)
+    with pytest.raises(InputError, match=r"is refused: it (cannot be read|was not read within)"):
+        load_export(crafted(tmp_path / "out", b"anything"))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "[]",
+        '{"format": 1, "files": 3}',
+        '{"format": 1, "files": {"a": 7}}',
+        '{"format": 1, "files": {"a": {}}}',
+        "[" * 9999,
+    ],
+)
+def test_a_malformed_manifest_is_refused(manifest, tmp_path):
+    (tmp_path / "manifest.json").write_text(manifest)
+    with pytest.raises(InputError, match="is not an export"):
+        load_export(tmp_path)
+
+
 def test_planner_of_awavo(tmp_path):
     settings = dict(
         num_envs=2, rollout_length=8, hidden=(8,), num_quantiles=4, replay_capacity=16, num_members=2,

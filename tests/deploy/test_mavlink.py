@@ -1,7 +1,10 @@
 """The link end to end against our quadrotor in another process, real MAVLink over loopback."""
 
 import importlib.util
+import queue
+import socket
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -11,7 +14,11 @@ import pytest
 pytest.importorskip("mavsdk")
 pytest.importorskip("pymavlink")
 
+from pymavlink.dialects.v10 import common as mavlink1
+from pymavlink.dialects.v20 import common as mavlink2
+
 from awavo.deploy.mavlink import LinkConfig, LinkError, OffboardLink
+from awavo.deploy.radio import Radio, frame_systems
 from awavo.deploy.vehicle import SimulatedVehicle
 from awavo.errors import InputError, MissingExtraError
 
@@ -61,13 +68,183 @@ def test_a_ready_vehicle_does_not_stop_to_compile(loopback):
 
 
 def test_nobody_there(loopback):
-    with pytest.raises(LinkError, match=r"no autopilot answered .* within 0.3 s"):
+    with pytest.raises(LinkError, match=r"no autopilot with system_id 1 answered .* within 0.3 s"):
         OffboardLink(LinkConfig(url=f"udpin://127.0.0.1:{loopback.free_port()}", connect_s=0.3))
 
 
 def test_bad_rate():
     with pytest.raises(InputError, match=r"rate_hz=1.0 must lie in \(2, 500\]"):
         OffboardLink(LinkConfig(rate_hz=1.0))
+
+
+@pytest.mark.parametrize("name", ["connect_s", "stale_s", "hold_s", "mass", "thrust_max"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_watchdog_without_end_is_refused(name, value):
+    with pytest.raises(InputError, match=f"{name}=.* must lie in"):
+        OffboardLink(LinkConfig(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"system_id": 0}, "system_id=0 must lie in 1 .. 255"),
+        ({"url": "udpin://127.0.0.1"}, "is not HOST:PORT"),
+        ({"url": "udpin://127.0.0.1:99999"}, "port from 1 to 65535"),
+        ({"peer": "vehicle"}, "peer 'vehicle' is not HOST:PORT"),
+        ({"url": "udpin://192.0.2.7:14540"}, "cannot listen on 192.0.2.7:14540"),
+    ],
+)
+def test_addresses_that_are_none_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        OffboardLink(LinkConfig(**{"url": "udpin://127.0.0.1:24540", **changes}))
+
+
+def udp():
+    found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    found.bind(("127.0.0.1", 0))
+    found.settimeout(5.0)
+    return found
+
+
+def speaker(system, component=191):
+    """Packs messages of a system."""
+    return mavlink2.MAVLink(None, srcSystem=system, srcComponent=component)
+
+
+def heartbeat(system=1):
+    mav = speaker(system)
+    return mav.heartbeat_encode(2, 12, 1, 0, 4).pack(mav)
+
+
+@pytest.fixture
+def radio(loopback):
+    heard, opened = queue.Queue(), []
+
+    def build(kind="udpin", peer=None, port=None):
+        address = ("127.0.0.1", port or loopback.free_port())
+        opened.append(Radio(kind, address, peer, 1, heard.put))
+        return opened[-1], address, heard
+
+    yield build
+    for one in opened:
+        one.close()
+
+
+def refused(radio, count):
+    end = time.monotonic() + 5
+    while radio.refused < count and time.monotonic() < end:
+        time.sleep(0.005)
+    return radio.refused
+
+
+def test_a_link_hears_its_system_and_then_its_address_alone(radio):
+    found, address, heard = radio()
+    with udp() as stranger, udp() as vehicle:
+        stranger.sendto(heartbeat(7), address)
+        stranger.sendto(b"\xfd nonsense", address)
+        stranger.sendto(heartbeat(1) + heartbeat(7), address)
+        assert refused(found, 3) == 3
+        assert found.peer is None
+        vehicle.sendto(heartbeat(), address)
+        assert heard.get(timeout=5) == heartbeat()
+        stranger.sendto(heartbeat(), address)
+        assert refused(found, 4) == 4
+        assert found.peer == vehicle.getsockname()
+        found.send(b"hello")
+        assert vehicle.recvfrom(100) == (b"hello", address)
+    assert heard.empty()
+
+
+def test_a_link_told_its_peer_hears_nobody_else(radio):
+    with udp() as stranger, udp() as vehicle:
+        found, address, heard = radio(peer=vehicle.getsockname())
+        stranger.sendto(heartbeat(), address)
+        assert refused(found, 1) == 1
+        vehicle.sendto(heartbeat() * 2, address)
+        assert heard.get(timeout=5) == heartbeat() * 2
+
+
+def test_the_peer_of_udpout_is_in_its_url(radio):
+    with udp() as vehicle:
+        found, _, heard = radio("udpout", port=vehicle.getsockname()[1])
+        found.send(b"hello")
+        data, sender = vehicle.recvfrom(100)
+        assert (data, sender[0]) == (b"hello", "127.0.0.1")
+        vehicle.sendto(heartbeat(), sender)
+        assert heard.get(timeout=5) == heartbeat()
+
+
+def test_systems_of_frames():
+    mav = speaker(9)
+    old = mavlink1.MAVLink(None, srcSystem=8, srcComponent=1)
+    one = old.heartbeat_encode(2, 12, 1, 0, 4).pack(old)
+    assert list(frame_systems(heartbeat(3) + one + mav.ping_encode(1, 2, 3, 4).pack(mav))) == [3, 8, 9]
+    assert list(frame_systems(heartbeat(3)[:-1])) == [3, -1]
+    assert list(frame_systems(b"")) == []
+
+
+@pytest.fixture(scope="module")
+def vehicle():
+    """A vehicle, the socket it talks to, and where it listens."""
+    with udp() as ours:
+        made = SimulatedVehicle(ours.getsockname()[1])
+        yield made, ours, made.radio.port.getsockname()
+
+
+def attitude_target(system=1, target=(1, 1), thrust=0.3):
+    mav = speaker(system)
+    return mav.set_attitude_target_encode(0, *target, 128, [1, 0, 0, 0], 0.1, 0.2, 0.3, thrust).pack(mav)
+
+
+def arm(system=1, target=(1, 1)):
+    mav = speaker(system)
+    return mav.command_long_encode(*target, 400, 0, 1, 0, 0, 0, 0, 0, 0).pack(mav)
+
+
+def test_a_vehicle_listens_on_loopback_alone(vehicle):
+    assert vehicle[2][0] == "127.0.0.1"
+
+
+def test_a_vehicle_obeys_its_controller_alone(vehicle):
+    made, ours, address = vehicle
+    with udp() as stranger:
+        for data in (attitude_target(), arm()):
+            stranger.sendto(data, address)
+    for data in (attitude_target(system=9), attitude_target(target=(2, 1)), attitude_target(target=(1, 50)), arm(9)):
+        ours.sendto(data, address)
+    time.sleep(0.05)
+    made.tick()
+    assert (len(made.arrivals), made.armed, made.refused) == (0, False, 4)
+    for data in (attitude_target(), attitude_target(target=(1, 0)), arm()):
+        ours.sendto(data, address)
+    time.sleep(0.05)
+    made.tick()
+    assert (len(made.arrivals), made.armed) == (2, True)
+
+
+def test_a_vehicle_survives_nonsense(vehicle):
+    made, ours, address = vehicle
+    rng = np.random.default_rng(0)
+    whole = attitude_target(thrust=float("nan"))
+    for data in (b"", b"\xfd", rng.bytes(500), whole[:9], bytes(whole[:12]) + rng.bytes(40), whole):
+        ours.sendto(data, address)
+    time.sleep(0.05)
+    for _ in range(3):
+        made.tick()
+    assert np.isfinite(made.setpoint).all()
+
+
+def test_a_vehicle_denies_numbers_that_no_vehicle_could_follow(vehicle):
+    made, ours, address = vehicle
+    mav, before = speaker(1), len(made.arrivals)
+    for value in (float("nan"), float("inf"), -1e38):
+        ours.sendto(mav.command_long_encode(1, 1, 176, 0, value, value, value, 0, 0, 0, 0).pack(mav), address)
+        ours.sendto(mav.set_attitude_target_encode(0, 1, 1, 128, [1, 0, 0, 0], value, 0, 0, 0.3).pack(mav), address)
+        ours.sendto(attitude_target(thrust=value), address)
+    time.sleep(0.05)
+    made.tick()
+    assert len(made.arrivals) == before
+    assert np.isfinite(np.asarray(made.body.position)).all()
 
 
 @pytest.mark.bad_input

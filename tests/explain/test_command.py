@@ -231,3 +231,28 @@ def test_names_in_a_record_cannot_run_in_the_page(record, tmp_path):
     page = (tmp_path / "evil-explained" / "explanation.html").read_text()
     assert evil not in page
     assert page.count("<script") == 2
+
+
+@pytest.mark.parametrize("place", ["file", "read-only"])
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(place, record, tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    if place == "read-only":
+        monkeypatch.setattr("awavo.files.os.access", lambda path, mode: False)
+    monkeypatch.setattr("awavo.runs.explain_flight.read_log", lambda path: pytest.fail("the record was read"))
+    out = tmp_path / ("file/x" if place == "file" else "new")
+    for target in (str(record), "FT3"):
+        assert main(["explain", target, "--out", str(out)]) == 2
+        error = capsys.readouterr().err
+        assert "Cannot write in" in error
+        assert error.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--steps", "0"], ["--steps", str(10**9)], ["--seed", "-1"], ["--seed", str(10**23)], ["--episodes", "0"]],
+)
+def test_numbers_out_of_range_are_one_line(options, tmp_path, capsys):
+    assert main(["explain", "FT3", *options, "--out", str(tmp_path / "out")]) == 2
+    assert "is out of range" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

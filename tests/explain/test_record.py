@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from awavo.errors import InputError
-from awavo.explain.record import DecisionLog, pack_array, read_log, unpack_array
+from awavo.explain.arrays import pack_array, unpack_array
+from awavo.explain.record import DecisionLog, read_log
 from awavo.explain.recording import replay_log
 
 pytest.importorskip("mcap")
@@ -115,3 +116,119 @@ def test_numbers_that_are_not_finite_do_not_break_a_record(record, tmp_path):
     again = read_log(tmp_path / "own.mcap").decisions[0]
     assert np.isnan(again.outcome["effective_size"])
     assert jax.random.key_data(again.inputs.key).tolist() == jax.random.key_data(first.inputs.key).tolist()
+
+
+def rewritten(path, record, change, compression="zstd"):
+    """The record with every message changed: `change(topic, content)` returns what to write, or bytes as they are."""
+    from mcap.reader import make_reader
+    from mcap.writer import CompressionType, Writer
+
+    with record.open("rb") as source, path.open("wb") as target:
+        writer = Writer(target, compression=CompressionType[compression.upper()])
+        writer.start()
+        schema = writer.register_schema(name="any", encoding="jsonschema", data=b"{}")
+        channels = {n: writer.register_channel(topic=n, message_encoding="json", schema_id=schema)
+                    for n in ("/flight", "/decision")}  # fmt: skip
+        for _, channel, message in make_reader(source).iter_messages(log_time_order=False):
+            content = change(channel.topic, json.loads(message.data))
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            writer.add_message(channels[channel.topic], message.log_time, data, message.publish_time)
+        writer.finish()
+    return path
+
+
+def test_an_index_without_end_takes_no_memory(record, tmp_path):
+    def change(topic, content):
+        return {**content, "index": 10**15} if topic == "/decision" and content["index"] == 39 else content
+
+    log = read_log(rewritten(tmp_path / "own.mcap", record, change))
+    assert len(log.decisions) == 39
+    assert any("its number is not in 0 .. 9999999" in note for note in log.missing)
+    assert any("decisions 39 of 40 are missing" in note for note in log.missing)
+
+
+@pytest.mark.parametrize("steps", [10**15, -1, "many", None, True, 40])
+def test_the_planned_number_of_steps_is_a_hint_alone(record, tmp_path, steps):
+    def change(topic, content):
+        return {**content, "about": {"steps": steps}} if topic == "/flight" else content
+
+    assert read_log(rewritten(tmp_path / "own.mcap", record, change)).missing == []
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_what_unpacks_to_far_more_than_the_file_is_refused(record, tmp_path, compression):
+    import tracemalloc
+
+    size = 2**26
+    bomb = lambda topic, content: b" " * size if topic == "/flight" else b"{}"  # noqa: E731
+    path = rewritten(tmp_path / "bomb.mcap", record, bomb, compression)
+    assert path.stat().st_size < size // 200
+    tracemalloc.start()
+    with pytest.raises(InputError, match="unpacks to more than 64 times its size"):
+        read_log(path)
+    assert tracemalloc.get_traced_memory()[1] < size
+    tracemalloc.stop()
+
+
+def other(values):
+    return pack_array(np.asarray(values, np.float32))
+
+
+BAD_DECISIONS = {
+    "a list": lambda c: [],
+    "no key": lambda c: {k: v for k, v in c.items() if k != "key"},
+    "short key": lambda c: {**c, "key": pack_array(np.zeros(1, np.uint32))},
+    "zero attitude": lambda c: {**c, "body_attitude": other([0, 0, 0, 0])},
+    "attitude not finite": lambda c: {**c, "body_attitude": other([np.nan, 0, 0, 0])},
+    "flat position": lambda c: {**c, "body_position": other([1, 2])},
+    "two times": lambda c: {**c, "time": other([0, 1])},
+    "endless time": lambda c: {**c, "time": other(np.inf)},
+    "covariance": lambda c: {**c, "belief_covariance": other(-np.eye(5))},
+    "particles": lambda c: {**c, "particles": other(np.zeros((8, 2)))},
+    "weights": lambda c: {**c, "out_weights": other(np.zeros((4, 3)))},
+    "two errors": lambda c: {**c, "extra_error": other([1, 2])},
+    "index": lambda c: {**c, "index": "0"},
+    "infinite index": lambda c: {**c, "index": float("inf")},
+    "array": lambda c: {**c, "time": 3},
+}
+
+
+@pytest.mark.parametrize("case", BAD_DECISIONS)
+def test_a_decision_with_a_bent_field_is_left_out_and_noted(record, tmp_path, case):
+    def change(topic, content):
+        return BAD_DECISIONS[case](content) if topic == "/decision" and content["index"] == 0 else content
+
+    log = read_log(rewritten(tmp_path / "own.mcap", record, change))
+    assert len(log.decisions) == 39
+    assert any("/decision cannot be read" in note for note in log.missing)
+
+
+BAD_HEADS = {
+    "a list": lambda c: [],
+    "about": lambda c: {**c, "about": 7},
+    "params": lambda c: {**c, "params": []},
+    "mass": lambda c: {**c, "params": {**c["params"], "mass": other(0)}},
+    "masses": lambda c: {**c, "params": {**c["params"], "mass": other([1, 2])}},
+    "forest": lambda c: {**c, "forest": {**c["forest"], "x": other([1.0])}},
+    "far forest": lambda c: {**c, "forest": {**c["forest"], "x": other(np.full(len(c["forest"]["x"]), np.nan))}},
+    "candidates": lambda c: {**c, "config": {**c["config"], "num_candidates": 10**8}},
+    "no candidates": lambda c: {**c, "config": {**c["config"], "num_candidates": 0}},
+    "temperature": lambda c: {**c, "config": {**c["config"], "temperature": 0}},
+    "pool": lambda c: {**c, "config": {**c["config"], "num_candidates": 2**16, "horizon": 1000, "num_members": 256}},
+    "depth": lambda c: b"[" * 10**5,
+}
+
+
+@pytest.mark.parametrize("case", BAD_HEADS)
+def test_a_record_with_a_bent_head_is_refused(record, tmp_path, case):
+    def change(topic, content):
+        return BAD_HEADS[case](content) if topic == "/flight" else content
+
+    with pytest.raises(InputError):
+        read_log(rewritten(tmp_path / "own.mcap", record, change))
+
+
+def test_a_large_file_is_refused_unread(record, monkeypatch):
+    monkeypatch.setattr("awavo.explain.record.MAX_FILE", 1000)
+    with pytest.raises(InputError, match="at most 1,000 are read"):
+        read_log(record)

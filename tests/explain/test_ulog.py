@@ -1,6 +1,7 @@
 """The force balance of PX4 logs, on logs whose force is known."""
 
 import json
+import struct
 
 import numpy as np
 import pytest
@@ -8,9 +9,9 @@ from ulog_writer import write_ulog
 
 from awavo.cli.main import main
 from awavo.errors import InputError
-from awavo.explain.ulog import force_balance, ulog_segments
+from awavo.explain.ulog import TOPICS, force_balance, ulog_segments
+from awavo.explain.ulog_file import read_ulog
 
-pytest.importorskip("pyulog")
 GRAVITY, HOVER = 9.81, 0.4
 
 
@@ -93,3 +94,87 @@ def test_bad_files_end_with_one_line_and_leave_nothing(tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.count("\n") == 1, error
         assert not (tmp_path / name.replace(".ulg", "-explained")).exists()
+
+
+def test_the_reader_agrees_with_pyulog(tmp_path):
+    """With a second instance, padding, text, a topic nobody asked for, and a tail that is cut off."""
+    ULog = pytest.importorskip("pyulog").ULog
+    path = flight_log(tmp_path / "f.ulg", lambda t: np.zeros(3), seconds=1.0)
+    data = path.read_bytes().replace(b"float[4] q;", b"float[4] q;uint8_t[4] _padding0;")
+    fmt = b"vehicle_attitude:uint64_t timestamp;float[4] q;"
+    data = data.replace(struct.pack("<H", len(fmt)) + b"F", struct.pack("<H", len(fmt) + 21) + b"F")
+    extra = struct.pack("<HBBH", 19, ord("A"), 1, 9) + b"vehicle_attitude"
+    extra += struct.pack("<HBHQ4f", 26, ord("D"), 9, 5, 9, 9, 9, 9)
+    extra += struct.pack("<HBBQ", 12, ord("L"), 6, 7) + b"hi!"
+    path.write_bytes(data + extra + struct.pack("<HBH", 26, ord("D"), 1) + b"cut")
+    found, oracle = read_ulog(path, TOPICS), ULog(str(path))
+    assert found.damaged
+    assert set(found.samples) == set(TOPICS)
+    for name, samples in found.samples.items():
+        theirs = oracle.get_dataset(name).data
+        assert samples["timestamp"].tolist() == theirs["timestamp"].tolist()
+        field, components = TOPICS[name]
+        for i in components:
+            np.testing.assert_array_equal(samples[field][:, i], theirs[f"{field}[{i}]"])
+
+
+def shifted(log, **changes):
+    """Three seconds of hovering, with the samples of each topic changed."""
+    times = np.arange(1.0, 4.0, 0.02)
+    rows = {
+        "sensor_combined": [[0.0, 0.0, -GRAVITY]], "vehicle_attitude": [[1.0, 0.0, 0.0, 0.0]],
+        "vehicle_thrust_setpoint": [[0.0, 0.0, -HOVER]],
+    }  # fmt: skip
+    topics = {name: (list(times), row * len(times)) for name, row in rows.items()}
+    for name, change in changes.items():
+        topics[name] = change(*topics[name])
+    return write_ulog(log, topics)
+
+
+def test_times_a_year_apart_take_no_memory(tmp_path):
+    """Every topic has one last sample a year later: the grid between would have had 1.6e9 rows."""
+    later = lambda times, rows: ([*times, times[-1] + 3.15e7], [*rows, rows[-1]])  # noqa: E731
+    names = ("sensor_combined", "vehicle_attitude", "vehicle_thrust_setpoint")
+    path = shifted(tmp_path / "year.ulg", **dict.fromkeys(names, later))
+    assert path.stat().st_size < 20_000
+    with pytest.raises(InputError, match=r"covers 8.75e.03 hours, at most 6"):
+        force_balance(path)
+    hour = lambda times, rows: ([*times, times[-1] + 3600], [*rows, rows[-1]])  # noqa: E731
+    with pytest.raises(InputError, match=r"at 0.042 Hz, expected 1 Hz or more"):
+        force_balance(shifted(tmp_path / "hour.ulg", **dict.fromkeys(names, hour)))
+
+
+def test_times_that_run_backwards_are_refused(tmp_path):
+    path = shifted(tmp_path / "f.ulg")
+    data = path.read_bytes()
+    at = data.index(struct.pack("<Q", 2_000_000))
+    path.write_bytes(data[:at] + struct.pack("<Q", 2**63) + data[at + 8 :])
+    with pytest.raises(InputError, match="run backwards"):
+        force_balance(path)
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_attitudes_that_are_none_are_refused(tmp_path, value):
+    broken = lambda times, rows: (times, [[value] * 4] * len(rows))  # noqa: E731
+    with pytest.raises(InputError, match="zero or not finite"):
+        force_balance(shifted(tmp_path / "f.ulg", vehicle_attitude=broken))
+
+
+def test_a_quaternion_and_its_negative_are_one_attitude(tmp_path):
+    flipped = lambda times, rows: (times, [[(-1.0) ** i * x for x in row] for i, row in enumerate(rows)])  # noqa: E731
+    found = force_balance(shifted(tmp_path / "f.ulg", vehicle_attitude=flipped))
+    np.testing.assert_allclose(found.force, 0, atol=1e-4)
+
+
+def test_formats_that_promise_much_or_nonsense_are_refused(tmp_path):
+    data = shifted(tmp_path / "f.ulg").read_bytes()
+    for bad in (b"float[9] q", b"float4] q;", b"char[4]  q", b"nothing[1]"):
+        (tmp_path / "bad.ulg").write_bytes(data.replace(b"float[4] q", bad))
+        with pytest.raises(InputError, match="no usable topic vehicle_attitude"):
+            force_balance(tmp_path / "bad.ulg")
+
+
+def test_a_large_file_is_refused_unread(tmp_path, monkeypatch):
+    monkeypatch.setattr("awavo.explain.ulog_file.MAX_BYTES", 1000)
+    with pytest.raises(InputError, match="at most 1,000 are read"):
+        force_balance(shifted(tmp_path / "f.ulg"))

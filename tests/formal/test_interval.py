@@ -62,6 +62,7 @@ FUNCTIONS = {
     "kinks": lambda x: jnp.abs(x - 0.2) + jnp.maximum(x, 0.1) + jnp.clip(x, -0.3, 0.4),
     "sigmoids": lambda x: jax.nn.sigmoid(3 * x) + jnp.tanh(x) + jax.nn.softplus(x) + jax.lax.erf(x),
     "soft maximum": lambda x: jnp.logaddexp(2 * x, 1 - x) - jax.nn.softplus(5 * x),
+    "arctangent and cube root": lambda x: jnp.arctan(5 * x) - jnp.cbrt(x + 1.2),
     "branch": lambda x: jnp.where(x < 0.1, x**2, 1 - x),
     "steps": lambda x: jnp.floor(3 * x) + jnp.sign(x),
 }
@@ -89,6 +90,14 @@ def test_undecided_comparisons_give_branches_and_decided_ones_do_not():
     enclose = trace_enclosure(lambda x: jnp.where(x < 0.5, x, 2 * x))
     assert len(enclose(Interval(0.1, 0.4))) == 1
     assert len(enclose(Interval(0.4, 0.6))) == 2
+
+
+def test_a_cube_root_rises_through_zero():
+    found = trace_enclosure(jnp.cbrt)(Interval(-1e-3, 1e-3))
+    assert len(found) == 1
+    assert found[0].slope.lo > 30.0
+    assert found[0].slope.hi == math.inf
+    assert found[0].value.lo <= -0.1 <= 0.1 <= found[0].value.hi
 
 
 def test_softplus_is_smooth_and_known_by_what_it_computes():

@@ -69,3 +69,12 @@ def test_inputs_and_assumptions_are_recorded():
         certify_safety(np.zeros((5, 1)), names=NAMES, limits=LIMITS, span=SPAN)
     with pytest.raises(InputError, match="outside"):
         certify_safety(np.full((5, 2), 300.0), names=NAMES, limits=LIMITS, span=SPAN)
+
+
+def test_the_bound_and_the_share_of_episodes_above_the_limit_are_both_said():
+    costs = np.where(np.arange(2_000) % 10 == 0, 40.0, 5.0)[:, None]
+    found = certify_safety(costs, names=("position",), limits=(30.0,), span=[(0.0, 200.0)])
+    assert found.verdict == "supported"
+    assert "safe" not in found.reason
+    assert "mean position <= " in found.reason
+    assert "above the limit in 10.0% of episodes [" in found.reason

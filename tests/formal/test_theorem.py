@@ -117,3 +117,14 @@ def test_learning_curves(power, verdict):
     found = certify_learning_rate(steps, curves, 100.0, "known")
     assert found.verdict == verdict
     assert certify_learning_rate(steps, curves[:1], 100.0, "known").verdict == "undecided"
+
+
+def test_a_policy_stuck_halfway_is_not_called_convergent():
+    """Its gap to its own best return closes fast; what the optimum is nobody knows."""
+    steps = np.linspace(1e3, 1e5, 100)
+    stuck = 50.0 - 40.0 * np.exp(-steps / 1e3) + 1e-3 * np.random.default_rng(0).normal(size=(5, 100))
+    best = float(stuck.max())
+    assert certify_learning_rate(steps, stuck, best, "known").verdict == "supported"
+    found = certify_learning_rate(steps, stuck, best, "the best return of the run", known=False)
+    assert found.verdict == "undecided"
+    assert "own best return" in found.reason

@@ -20,7 +20,7 @@ from awavo.runs.train import Training
 def touch(folder, job):
     path = job.path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("{}")
+    path.write_text('{"rows": [{}]}')
 
 
 def test_a_name_changes_with_every_setting():
@@ -40,6 +40,16 @@ def test_only_missing_seeds_are_left(tmp_path):
     for job in left:
         touch(tmp_path, job)
     assert missing_jobs([whole], tmp_path) == []
+
+
+def test_a_name_that_claims_a_huge_range_takes_no_memory(tmp_path):
+    job = Job("learning", "a", {}, (5, 6))
+    for last in (10**15, "9" * 200):
+        path = tmp_path / "jobs" / f"{job.family}-s6-{last}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"rows": [{}]}')
+        assert [left.seeds for left in missing_jobs([job], tmp_path)] == [(5,)]
+        path.unlink()
 
 
 def test_results_are_found_anywhere_below_the_folder(tmp_path):
@@ -188,3 +198,12 @@ def test_the_runner_skips_what_is_done(tmp_path, monkeypatch, capsys):
     content = json.loads(next(tmp_path.rglob("rate-1-*.json")).read_text())
     assert content["commit"]
     assert content["device"]["platform"] == "cpu"
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"rows": []}', "[1]", "{", "[" * 9999])
+def test_a_file_without_a_result_does_not_count(tmp_path, text):
+    job = Job("learning", "a", {}, (0,))
+    touch(tmp_path, job)
+    assert missing_jobs([job], tmp_path) == []
+    job.path(tmp_path).write_text(text)
+    assert missing_jobs([job], tmp_path) == [job]

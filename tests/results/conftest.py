@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from awavo.config import stored_fingerprint
 from awavo.results.statistics import evaluation_summary
-from awavo.results.store import write_json, write_table
+from awavo.results.store import write_sealed, write_table
 
 NAMES = ("position", "angle")
 
@@ -34,20 +35,20 @@ def _write_run(
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(rng)
     command = command or f"awavo train {task} --algo {algo} --seeds {seeds} --steps {steps}"
-    write_json(folder / "config.json", _config(task, algo, preset, limits, seeds, steps, command))
+    write_sealed(folder / "config.json", _config(task, algo, preset, limits, seeds, steps, command))
     episodes = [_episodes(random, seed, steps, limits, level, cost_level, speed) for seed in range(seeds)]
     write_table(folder / "episodes.parquet", {k: np.concatenate([e[k] for e in episodes]) for k in episodes[0]})
     metrics = [_metrics(random, seed, steps, episodes[seed]) for seed in range(seeds)]
     write_table(folder / "metrics.parquet", {k: np.concatenate([m[k] for m in metrics]) for k in metrics[0]})
     if evaluated:
-        write_json(folder / "evaluation.json", _evaluation(random, seeds, steps, limits, level, cost_level, folder))
+        write_sealed(folder / "evaluation.json", _evaluation(random, seeds, steps, limits, level, cost_level, folder))
     return folder
 
 
 def _config(task, algo, preset, limits, seeds, steps, command):
-    return {
+    content = {
         "format": 1,
-        "fingerprint": "3f9c2a7e51d0",
+        "fingerprint": "",
         "config": {
             "task": task,
             "task_options": {"horizon": 200},
@@ -73,6 +74,7 @@ def _config(task, algo, preset, limits, seeds, steps, command):
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "created": "2026-11-15T12:00:00+00:00",
     }
+    return {**content, "fingerprint": stored_fingerprint(content["config"])}
 
 
 def _episodes(random, seed, steps, limits, level, cost_level, speed):

@@ -10,7 +10,7 @@ from awavo.results.compare import compare_group, compare_runs
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import TRAINING, format_estimate, format_number, outcome_of, verdict
 from awavo.results.statistics import iqm
-from awavo.results.store import load_run, write_json
+from awavo.results.store import load_run, write_sealed
 from awavo.results.tables import comparison_dict, comparison_markdown, comparison_tables, escape_markdown
 from awavo.types import Estimate
 
@@ -114,9 +114,27 @@ def test_bad_input(runs, tmp_path):
         compare_runs([runs[0], runs[0]])
     with pytest.raises(InputError, match="expected 'greedy' or 'stochastic'"):
         compare_runs(runs, "best")
-    write_json(runs[0].path / "evaluation.json", {"greedy": {"return": {}}})
+    write_sealed(runs[0].path / "evaluation.json", {"greedy": {"return": {}}})
     with pytest.raises(RunFolderError, match="evaluate the run again"):
         outcome_of(load_run(runs[0].path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: e.update(violation_rate="x"),
+        lambda e: e.update(violation_rate={"position": "x"}),
+        lambda e: e.update(violation_rate={"position": {"value": "x"}}),
+        lambda e: e.update(env_steps=float("inf")),
+        lambda e: e.update(length=[]),
+        lambda e: e["return"].pop("low"),
+    ],
+)
+def test_a_bent_evaluation_is_refused(tmp_path, write_run, change):
+    run = load_run(write_run(tmp_path / "r", seeds=1))
+    change(run.evaluation["greedy"])
+    with pytest.raises(RunFolderError, match="evaluate the run again"):
+        outcome_of(run)
 
 
 def test_few_seeds_and_short_evaluations_are_noted(tmp_path, write_run):

@@ -77,6 +77,23 @@ def test_a_damaged_record_is_refused(tmp_path, text):
         read_flight(tmp_path / "flight.json")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"costs": 3}, {"costs": {"a": "x"}}, {"return": "much"}, {"cylinders": [{}]}, {"cylinders": 7},
+        {"spheres": [{"centre": [1], "radius": 1}]}, {"marks": [{"name": "a", "position": "b"}]},
+        {"cylinders": [{"x": 0.0, "y": 0.0, "radius": "wide", "height": 1}]}, {"path": []},
+        {"path": {"position": [[0, 0, 0]], "target": [[0, 0, 0]], "force": [[0, 0]]}},
+        {"path": {"position": [[0, 0, 1e30]], "target": [[0, 0, 0]], "force": [[0, 0, 0]]}},
+        {"path": {"position": [], "target": [], "force": []}},
+    ],
+)  # fmt: skip
+def test_a_bent_record_ends_with_one_error(run_folder, changes):
+    (run_folder / "flight.json").write_text(json.dumps(record(**changes)))
+    with pytest.raises(RunFolderError, match="run `awavo render` again"):
+        render_report([load_run(run_folder)])
+
+
 def test_picture_and_video(tmp_path):
     short = record()
     short["path"] = {name: rows[::8] for name, rows in short["path"].items()}
@@ -107,3 +124,26 @@ def test_command(tmp_path, capsys):
     assert main(["render", "cartpole", "--out", str(tmp_path / "x")]) == 2
     assert main(["render", str(tmp_path / "nothing")]) == 2
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": {"position": [], "target": [], "force": []}},
+        {"path": {"position": [[0, 0, 0]], "target": [[0, 0, 0]]}},
+        {"path": {"position": [[0, 0, 0]], "target": [[0, 0, 0]], "force": [[float("nan"), 0, 0]]}},
+        {"cylinders": [{"x": 0}]},
+        {"cylinders": 3},
+        {"spheres": [{"centre": "here", "radius": 1}]},
+        {"marks": [{"position": [0, 0, 0]}]},
+        {"costs": [1, 2]},
+        {"return": "much"},
+    ],
+)
+def test_malformed_records_get_one_line(run_folder, capsys, change):
+    (run_folder / "flight.json").write_text(json.dumps(record(**change)))
+    assert main(["report", str(run_folder)]) == 2
+    err = capsys.readouterr().err.strip()
+    assert "flight.json" in err
+    assert len(err.splitlines()) == 1
+    assert not (run_folder / "report.html").exists()

@@ -10,17 +10,6 @@ import awavo
 from awavo.cli.main import main
 
 
-@pytest.fixture(scope="module")
-def certified(once, small_run):
-    def make(folder):
-        shutil.copytree(small_run, folder / "cartpole")
-        code = main(["certify", str(folder / "cartpole"), "--episodes", "60", "--json"])
-        (folder / "code").write_text(str(code))
-
-    folder = once("certified", make)
-    return folder / "cartpole", int((folder / "code").read_text())
-
-
 def test_record_page_and_exit_code(certified):
     out, code = certified
     content = json.loads((out / "certificates.json").read_text())
@@ -39,16 +28,6 @@ def test_record_page_and_exit_code(certified):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
-@pytest.fixture
-def safety_only(monkeypatch):
-    """Leave out what does not depend on the policies, to be quick."""
-    from awavo.formal import run_certificates
-
-    monkeypatch.setattr(run_certificates, "certify_metric", lambda slices: [])
-    monkeypatch.setattr(run_certificates, "_reference", lambda settings, fingerprint: [])
-    monkeypatch.setattr(run_certificates, "_calibration", lambda subject, plan, delivered: ([], None))
-
-
 def test_recheck_agrees_and_notices_tampering(certified, safety_only, tmp_path, capsys):
     copy = tmp_path / "cartpole"
     shutil.copytree(certified[0], copy)
@@ -64,7 +43,7 @@ def test_recheck_agrees_and_notices_tampering(certified, safety_only, tmp_path, 
     path.write_text(json.dumps(content))
     assert main(["certify", str(copy), "--recheck", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert set(found["differences"]) == {"schedule.theorem2", "safety.seed_1"}
+    assert set(found["differences"]) == {"certificates.json", "schedule.theorem2", "safety.seed_1"}
 
 
 def test_an_unsafe_policy_is_not_delivered(certified, safety_only):
@@ -111,3 +90,42 @@ def test_bad_input_gets_one_line_and_writes_nothing(certified, tmp_path, capsys,
     assert len(err.strip().splitlines()) == 1
     assert not (fresh / "certificates.json").exists()
     assert not (fresh / "report.html").exists()
+
+
+def test_what_is_said_of_limits_and_of_the_method_is_kept_apart(certified, safety_only, capsys, tmp_path):
+    content = json.loads((certified[0] / "certificates.json").read_text())
+    names = [c["name"] for c in content["certificates"]]
+    assert sum(content["counts"]["policy"].values()) == sum(name.startswith("safety") for name in names) == 2
+    assert sum(content["counts"]["method"].values()) == len(names) - 2
+    toys = [c["claim"] for c in content["certificates"] if c["name"].startswith("bellman")]
+    assert len(toys) == 3
+    assert all("fixed random CMDP" in claim and "not on this run's task" in claim for claim in toys)
+    rate = next(c for c in content["certificates"] if c["name"] == "rate.learning_curve")
+    assert rate["verdict"] in ("undecided", "refuted")
+    copied = tmp_path / "cartpole"
+    shutil.copytree(certified[0], copied)
+    assert main(["certify", str(copied), "--episodes", "60"]) == 0
+    said = capsys.readouterr()
+    text = " ".join(said.out.split())
+    assert "claims about the policies and their limits: 2 supported." in text
+    assert "single episodes: 0.0% of them are above the limit 150 of position, at most " in text
+    assert "seed 1: 60 of 60 episodes" in said.err
+
+
+def test_a_policy_that_plans_is_played_in_small_batches_until_it_is_decided(certified, safety_only):
+    """Every decision of it is a plan: 1,000 episodes took half an hour, silently."""
+    run = awavo.load(certified[0])
+    planned = run.problem.algorithm._replace(
+        start=lambda num: np.zeros(num, np.float32),
+        plan=lambda key, state, obs, memory, greedy: (*run.problem.algorithm.act(key, state, obs, greedy), memory),
+    )
+    run.problem = run.problem._replace(algorithm=planned)
+    said = []
+    result = awavo.certify(run, on_progress=said.append)
+    assert result["plan"]["anytime"] is True
+    assert result["plan"]["batch"] == 25
+    assert max(result["episodes"].values()) <= 100
+    assert said[0] == "seed 0: 25 of at most 1000 episodes"
+    fixed = awavo.certify(run, anytime=False, episodes=60)
+    assert set(fixed["episodes"].values()) == {60}
+    assert awavo.certify(awavo.load(certified[0]), episodes=60)["plan"]["anytime"] is False

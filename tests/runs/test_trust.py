@@ -7,6 +7,9 @@ import sys
 import pytest
 
 import awavo
+from awavo.config import stored_fingerprint
+from awavo.errors import RunFolderError
+from awavo.results.store import write_sealed
 
 PAYLOAD = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
 
@@ -35,12 +38,14 @@ def payload(tmp_path, monkeypatch):
     ids=["operator", "cost_fn", "module of the environment", "interpreter"],
 )
 def test_code_named_by_a_folder_is_not_run(folder, payload, change):
+    # A folder made to measure: fingerprint and seal fit, and there is no checkpoint that knows better.
+    shutil.rmtree(folder / "checkpoints")
     path = folder / "config.json"
-    meta = json.loads(path.read_text())
+    meta = {key: value for key, value in json.loads(path.read_text()).items() if key != "seal"}
     for name, value in change.items():
         old = meta["config"][name]
         meta["config"][name] = {**old, **value} if isinstance(old, dict) else value
-    path.write_text(json.dumps(meta))
+    write_sealed(path, {**meta, "fingerprint": stored_fingerprint(meta["config"])})
     with pytest.raises(awavo.errors.RunFolderError, match=r"names code to run .*--trust") as caught:
         awavo.load(folder)
     assert "\n" not in str(caught.value)
@@ -52,3 +57,12 @@ def test_code_named_by_a_folder_is_not_run(folder, payload, change):
 
 def test_a_folder_that_names_no_code_opens(folder):
     assert awavo.load(folder).env_steps == 256
+
+
+def test_a_folder_without_its_fingerprint_is_refused(folder):
+    path = folder / "config.json"
+    meta = json.loads(path.read_text())
+    del meta["fingerprint"], meta["seal"]
+    write_sealed(path, meta)
+    with pytest.raises(RunFolderError, match="does not match its fingerprint"):
+        awavo.load(folder)

@@ -96,6 +96,35 @@ class Old(Env):
     def step(self, action):
         return self.x, 0.0, False, {}
 
+class NanReset(Env):
+    def reset(self, seed=None):
+        obs, info = super().reset(seed)
+        return (obs * np.nan if seed else obs), info
+
+class NanAfterTheEnd(Env):
+    def reset(self, seed=None):
+        obs, info = super().reset(seed)
+        return (obs * np.nan if seed is None else obs), info
+
+class Growing(Env):
+    def step(self, action):
+        out = super().step(action)
+        return (np.zeros(3),) + out[1:] if self.t == 2 else out
+
+class NanReward(Env):
+    def step(self, action):
+        out = super().step(action)
+        return (out[0], np.nan) + out[2:] if self.t == 2 else out
+
+class Parent(Env):
+    """Starts a process of its own, and says which."""
+    def reset(self, seed=None):
+        import subprocess
+        if not hasattr(self, "child"):
+            self.child = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
+        obs, info = super().reset(seed)
+        return np.array([self.child.pid, 0.0]), info
+
 def make(id, **options):
     env = globals()[id]()
     for key, value in options.items():
@@ -287,3 +316,130 @@ def _reader(data):
         return data[position - size : position]
 
     return read
+
+
+@pytest.mark.parametrize(
+    ("id", "message"),
+    [
+        ("NanReset", r"an observation \(obs\) that is not finite or is beyond .* during 'reset'"),
+        ("NanAfterTheEnd", r"an observation \(obs\) that is not finite or is beyond .* during 'step'"),
+        ("Growing", r"float32 \[3\] as obs, expected float32 \[2\] during 'step'"),
+        ("NanReward", "the reward nan, expected a finite number during 'step'"),
+    ],
+)
+def test_answers_that_cannot_be_used_are_refused(bridge, id, message):
+    env = bridge(id)
+
+    def play():
+        env.reset(1)
+        for _ in range(5):
+            env.step(np.zeros((1, 2), np.float32))
+
+    with pytest.raises(BrokenEnvironmentError, match=message):
+        play()
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_what_an_environment_started_ends_with_it(bridge, package, end):
+    if end == "close":
+        env = bridge("Parent")
+        grandchild = int(env.reset(0)[0, 0])
+        assert _runs(grandchild)
+        env.close()
+    else:
+        code = (
+            "import os, sys; from awavo.tasks.bridge import bridge_env\n"
+            f"options = dict(module='standin_gymnasium', path=[{str(package)!r}], cost_limits=(1,))\n"
+            "env = bridge_env('Parent', python=sys.executable, **options)\n"
+            "print(int(env.reset(0)[0, 0]), flush=True); os.kill(os.getpid(), 9)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        grandchild = int(done.stdout)
+    deadline = time.monotonic() + 10
+    while _runs(grandchild) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _runs(grandchild)
+
+
+# Another end of the bridge: it answers the first request with whatever the file holds, or does not even read.
+FAKE = """#!{python}
+import os, struct, sys, time
+answer = open({answer!r}, "rb").read()
+if not answer:
+    time.sleep(60)
+os.read(0, 4096)
+os.write(1, answer)
+while os.read(0, 4096):
+    pass
+"""
+
+
+def fake(folder, answer):
+    (folder / "answer").write_bytes(answer)
+    (folder / "python").write_text(FAKE.format(python=sys.executable, answer=str(folder / "answer")))
+    (folder / "python").chmod(0o700)
+    return folder / "python"
+
+
+def frame(text, body=b""):
+    text = text if isinstance(text, bytes) else text.encode()
+    return len(text).to_bytes(4, "little") + text + body
+
+
+OFFER = {
+    "obs_dim": 2, "action": {"kind": "box", "low": [-1.0], "high": [1.0]}, "horizon": 5, "costs": {"cost": 0.0},
+}  # fmt: skip
+FIRST = {"obs": np.zeros(2), "action": np.zeros(1), "next_obs": np.zeros(2)}
+
+
+MALFORMED = {
+    "a list": (frame("[]"), "no table"),
+    "no arrays": (frame("{}"), "no table"),
+    "arrays": (frame('{"arrays": [7]}'), "is not allowed"),
+    "a name": (frame('{"arrays": [[7, "<f4", [1]]]}'), "is not allowed"),
+    "a side": (frame('{"arrays": [["a", "<f4", ["1"]]]}'), "is not allowed"),
+    "many sides": (frame(f'{{"arrays": [["a", "<f4", {[1] * 99}]]}}'), "is not allowed"),
+    "a large array": (frame('{"arrays": [["a", "<f4", [99999999]]]}'), "expected at most 67108864"),
+    "many arrays": (frame(f'{{"arrays": {[["a", "<f4", [1]]] * 17}}}'.replace("'", '"')), "no table"),
+    "depth": (frame("[" * 90000), "without end"),
+    "text": (frame(b"\xff\xfe"), "cannot be read"),
+    "an error of another kind": (frame('{"arrays": [], "error": {"a": [1]}}'), "raised {'a': .1.}"),
+    "no offer": (frame('{"arrays": []}'), "offered no action space"),
+    "length": (encode_frame({**OFFER, "obs_dim": "2"}, FIRST), "offered a length of the observation"),
+    "many actions": (
+        encode_frame({**OFFER, "action": {"kind": "discrete", "n": 10**12, "start": 0}}, FIRST),
+        "actions",
+    ),
+    "bounds": (encode_frame({**OFFER, "action": {"kind": "box", "low": [0], "high": []}}, FIRST), "bounds of actions"),
+    "horizon": (encode_frame({**OFFER, "horizon": -3}, FIRST), "a time limit"),
+    "costs": (encode_frame({**OFFER, "costs": 3}, FIRST), "costs that are none"),
+    "no step": (encode_frame(OFFER), "no first step"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_answers_are_refused(case, tmp_path):
+    answer, message = MALFORMED[case]
+    with pytest.raises(BrokenEnvironmentError, match=message):
+        bridge_env("Env", python=fake(tmp_path, answer), cost_limits=(1,), timeout=30.0)
+
+
+def test_an_offer_without_a_time_limit_is_refused(tmp_path):
+    answer = encode_frame({k: v for k, v in OFFER.items() if k != "horizon"}, FIRST)
+    with pytest.raises(InputError, match="horizon=N"):
+        bridge_env("Env", python=fake(tmp_path, answer), cost_limits=(1,), timeout=30.0)
+
+
+def test_a_worker_that_takes_no_request_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("awavo.tasks.bridge.PATIENCE", 0.1)
+    began = time.monotonic()
+    with pytest.raises(BrokenEnvironmentError, match=r"did not take a request within 0.5 s"):
+        bridge_env("E" * 10**6, python=fake(tmp_path, b""), cost_limits=(1,), timeout=0.5)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("timeout", [0, -1, np.nan, np.inf, "soon", True, 10**9])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with pytest.raises(InputError, match="timeout="):
+        bridge_env("Env", python=sys.executable, cost_limits=(1,), timeout=timeout)

@@ -100,7 +100,7 @@ def test_compass():
     [
         (dict(num_hazards=40), "40 hazards with keepout=0.4 find no place"),
         (dict(keepout=2.5), "keepout=2.5 must be below arena=2.0"),
-        (dict(arena=float("nan")), "arena is nan, expected a finite number"),
+        (dict(arena=float("nan")), "arena=nan is not a finite number"),
         (dict(goal_radius=0.9), "must stay within two keepouts"),
         (dict(cost_limits=(1, 2)), "2 cost limits given"),
         (dict(num_hazard=3), "Did you mean 'num_hazards'"),

@@ -1,15 +1,19 @@
 """Environments from elsewhere: costs from `info` or from a function, none of them lost at the end of an episode."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import gymnasium as gym
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
 from awavo.tasks.host import host_env
+from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
 
 
@@ -108,7 +112,7 @@ def test_an_integer_cost_of_one_environment_does_not_round_the_others():
 
 
 @pytest.mark.parametrize(
-    ("costs", "message"), [("sometimes", "info has no 'cost'"), ("nan", "cost that is not finite")]
+    ("costs", "message"), [("sometimes", "info has no 'cost'"), ("nan", "the cost of .* is not finite")]
 )
 def test_a_cost_that_fails_later_is_an_error(costs, message):
     env = host_env(stairs(costs=costs), num_envs=2, cost_limits=(9,), horizon=9)
@@ -258,3 +262,125 @@ def test_hosting_loads_no_jax():
         "import sys; from awavo.tasks.host import host_env; import awavo.tasks.bridge\nassert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Spoilt(gym.Env):
+    """Counts steps; an observation is spoilt at the reset with the number given, counted from 0."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, value, reset):
+        self._value, self._bad, self._resets = value, reset, 0
+
+    def reset(self, *, seed=None, options=None):
+        self._time = 0
+        spoilt = self._resets == self._bad
+        self._resets += 1
+        return np.array([self._value if spoilt else 0.0, 1.0], np.float32), {}
+
+    def step(self, action):
+        self._time += 1
+        return np.full(2, self._time, np.float32), 1.0, False, self._time >= 4, {"cost": 0.5}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_observations_of_resets_are_checked_like_those_of_steps(value):
+    env = host_env(lambda: Spoilt(value, reset=0), num_envs=2, cost_limits=(9,), horizon=9)
+    with pytest.raises(BrokenEnvironmentError, match=r"reset\(\): the observation of .* is not finite or is beyond"):
+        env.reset(0)
+    env = host_env(lambda: Spoilt(value, reset=1), num_envs=2, cost_limits=(9,), horizon=9)
+    env.reset(0)
+    with pytest.raises(BrokenEnvironmentError, match=r"reset\(\) after an episode: the observation"):
+        run(env, 4)
+
+
+def test_training_stops_at_a_spoilt_reset_and_keeps_the_checkpoint_before(tmp_path):
+    """Normaliser and replay ended up NaN in a checkpoint that said the run had finished."""
+    import awavo
+    from awavo.runs.problem import build_problem
+    from awavo.runs.train import Training
+    from tests.conftest import SMALL
+
+    gym.register("Spoilt-v0", lambda: Spoilt(np.nan, reset=12), max_episode_steps=9)
+    try:
+        config = awavo.configure("Spoilt-v0", steps=256, seeds=1, cost_limits=(9,), **{**SMALL, "rollout_length": 8})
+        training = Training(config, build_problem(config), tmp_path)
+        with pytest.raises(BrokenEnvironmentError, match="reset"):
+            for _ in training.advance(checkpoint_seconds=0.0):
+                pass
+        run = awavo.load(tmp_path)
+        assert 0 < run.env_steps < 256
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.states[0].obs_stats))
+    finally:
+        gym.registry.pop("Spoilt-v0")
+
+
+class Stubborn(Stairs):
+    """Breaks at its third step, in the way it is told."""
+
+    def __init__(self, how="raise", **options):
+        super().__init__(**options)
+        self.how, self.steps = how, 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 3 and self.how == "raise":
+            raise ZeroDivisionError("out of stairs")
+        if self.steps == 3 and self.how == "hang":
+            time.sleep(60)
+        return super().step(action)
+
+
+def stubborn(**options):
+    return Stubborn(**options)
+
+
+def test_an_environment_that_raises_is_named_with_the_place():
+    env = host_env(stubborn, num_envs=2, cost_limits=(1,), horizon=9)
+    env.reset(0)
+    run(env, 2)
+    with pytest.raises(
+        BrokenEnvironmentError, match=r"step\(\) raised ZeroDivisionError: out of stairs \(in step, .*py:"
+    ):
+        run(env, 1)
+    env.close()
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_an_environment_that_hangs_is_given_up(vectorization):
+    timeout = 0.3 if vectorization == "sync" else 30.0
+    options = {"cost_limits": (1,), "horizon": 9, "timeout": timeout, "env_options": {"how": "hang"}}
+    env = host_env(stubborn, num_envs=1, vectorization=vectorization, **options)
+    env.reset(0)
+    run(env, 2)
+    env._backend._timeout = 0.3  # a process may need seconds to start
+    before, began = signal.getsignal(signal.SIGALRM), time.monotonic()
+    with pytest.raises(BrokenEnvironmentError, match=r"step\(\) did not return within 0.3 s \(task option timeout"):
+        run(env, 1)
+    env.close()
+    assert time.monotonic() - began < 10
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_cost_that_is_no_number_is_refused():
+    source = CostSource(("cost",), ("cost",))
+    for value in ({"a": 1}, "x", [[1.0], [1.0, 2.0]], 10**400):
+        with pytest.raises(BrokenEnvironmentError, match="is no number"):
+            source.read({"cost": value})
+
+
+def test_a_cost_function_that_raises_is_named():
+    def costs(obs, action, next_obs):
+        raise KeyError("where")
+
+    with pytest.raises(BrokenEnvironmentError, match="cost_fn raised KeyError: 'where'"):
+        host_env("Pendulum-v1", num_envs=1, cost_fn=costs, cost_limits=(1,))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("timeout", [0, np.nan, np.inf, "soon"])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with pytest.raises(InputError, match="timeout="):
+        host_env(stairs, num_envs=1, cost_limits=(1,), timeout=timeout)

@@ -113,3 +113,16 @@ def test_an_own_environment_needs_no_registration(tmp_path, small):
     config = awavo.configure(env, steps=256, seeds=1, **small)
     run = awavo.train(config, tmp_path / "run", env=env)
     assert run.problem.spec.obs_dim == 16
+
+
+def test_no_decision_is_made_once_every_episode_has_ended():
+    env = make_task("cartpole", horizon=200)
+    calls = []
+
+    def act(key, state, obs, greedy):
+        jax.debug.callback(lambda: calls.append(1))
+        return lean(obs), ()
+
+    totals = jax.jit(evaluate_env(env, SCRIPT._replace(act=act), 4, True))(jax.random.key(0), ())
+    jax.effects_barrier()
+    assert len(calls) == int(np.max(totals.length)) < 200

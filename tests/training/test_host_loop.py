@@ -1,9 +1,13 @@
 """Seeds of a host task in one program learn what they learn one after the other."""
 
+import gymnasium as gym
 import jax
 import numpy as np
+import pytest
 
+import awavo
 from awavo.config import TrainConfig
+from awavo.errors import BrokenEnvironmentError
 from awavo.runs.problem import build_problem, resolve_config
 from awavo.runs.train import state_template
 from awavo.training.compilation import jit_once
@@ -76,3 +80,36 @@ def test_policies_in_step_are_judged_as_alone():
         for a, b in zip(one, same, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
     assert not np.allclose(alone[0].returns, alone[1].returns)
+
+
+class Fragile(gym.Env):
+    """A point that raises at its 150th step in this process."""
+
+    observation_space = gym.spaces.Box(-10, 10, (2,))
+    action_space = gym.spaces.Discrete(2)
+    taken = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        Fragile.taken += 1
+        if Fragile.taken == 150:
+            raise OSError("the simulator is gone")
+        return np.full(2, 0.1, np.float32), 1.0, False, False, {"cost": 0.0}
+
+
+def test_an_environment_that_raises_loses_the_steps_since_the_last_checkpoint(tmp_path, monkeypatch):
+    gym.register("Fragile-v0", Fragile, max_episode_steps=20)
+    monkeypatch.setattr("awavo.runs.train.CHUNK_SECONDS", 0.0)
+    settings = {k: v for k, v in SETTINGS.items() if k in ("num_envs", "rollout_length", "hidden")}
+    config = awavo.configure("Fragile-v0", "crpo", steps=180, seeds=1, cost_limits=(1,), **settings)
+    with pytest.raises(BrokenEnvironmentError) as caught:
+        list(awavo.train_iter(config, tmp_path / "run", checkpoint_seconds=0))
+    assert "step() raised OSError: the simulator is gone (in step," in str(caught.value)
+    assert "It broke after step 144 of each seed; saved up to step 144; the same command resumes there." in str(
+        caught.value
+    )
+    updates = list(awavo.train_iter(config, tmp_path / "run", checkpoint_seconds=0))
+    assert (updates[0].resumed_at, updates[-1].phase) == (144, "finished")

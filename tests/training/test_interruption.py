@@ -110,3 +110,42 @@ def test_the_tables_hold_every_step_once(straight):
     assert episodes["length"].sum() <= 2 * 6400
     assert (episodes["return"] == episodes["length"]).all()
     assert os.path.getsize(straight / "episodes.parquet") > 0
+
+
+def test_a_signal_that_an_import_swallows_still_stops_the_run(tmp_path, monkeypatch, capsys):
+    """The first seconds are imports and compiling, in which an exception raised by Ctrl-C may be lost."""
+    from awavo.cli.main import main
+    from awavo.runs import problem
+
+    resolve = problem.resolve_config
+
+    def swallowing(config):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            pass
+        return resolve(config)
+
+    monkeypatch.setattr(problem, "resolve_config", swallowing)
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["train", "cartpole", *OPTIONS, "--out", str(tmp_path / "run")]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_signal_while_the_problem_is_built_stops_before_the_first_step(tmp_path, monkeypatch):
+    import awavo
+    from awavo.runs import api
+
+    built = api.build_problem
+
+    def build(config, **parts):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return built(config, **parts)
+
+    monkeypatch.setattr(api, "build_problem", build)
+    config = awavo.configure("cartpole", steps=64, seeds=1, num_envs=4, rollout_length=16, hidden=(8,))
+    phases = [(p.phase, p.env_steps, p.compile_s) for p in awavo.train_iter(config, tmp_path / "run")]
+    assert phases[-1] == ("interrupted", 0, 0.0)

@@ -219,3 +219,21 @@ def test_gradient_of_the_root_at_equal_clouds(rng, key):
     slices = iid_slices(key, 6, 3)
     gradient = jax.jit(jax.grad(lambda x, y: root(sliced_wasserstein(x, y, slices=slices), 2)))(x, x)
     np.testing.assert_array_equal(gradient, np.zeros_like(x))
+
+
+def test_calls_outside_jit_compile_once():
+    """The documented call: a new key runs the program that the first call compiled."""
+    rng = np.random.default_rng(5)
+    x, y = (rng.normal(size=(17, 4)).astype(np.float32) for _ in range(2))
+    sliced_wasserstein(x, y, key=0)
+    compiled, listening = [], True
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration, **_: compiled.append(event) if listening and "backend_compile" in event else None
+    )
+    found = [float(sliced_wasserstein(x, y, key=seed)) for seed in (1, 2)]
+    assert compiled == []
+    jax.jit(lambda z: z * 3.25 + len(found))(x)
+    assert len(compiled) > 0  # the listener hears
+    listening = False
+    assert found[0] != found[1]
+    assert found[0] == float(sliced_wasserstein(x, y, key=jax.random.key(1)).value)

@@ -128,7 +128,8 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         slices = choose_slices(slice_key, state, obs)
         keys = jax.random.split(plan_key, obs.shape[0])
         result = jax.vmap(decide, (0, None, 0, 0, 0))(keys, planning_model(state), obs, memory, slices)  # line 6
-        action = distributions.pick(pick_key, jax.vmap(distributions.first)(result.plan), greedy)  # line 7
+        picks = jax.random.split(pick_key, obs.shape[0])
+        action = jax.vmap(distributions.pick, (0, 0, None))(picks, result.plan, greedy)  # line 7
         if not greedy:  # before there is a model worth planning in
             warm = state.orpo.replay.added < config.warmup_steps
             action = jnp.where(warm, distributions.draw(warm_key, obs.shape[0]), action)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.cli.common import Device, Json, Trust, print_json
+from awavo.checks import LARGEST_SEED, check_range
+from awavo.cli.common import MOST_EPISODES, Device, Json, Trust, print_json, print_notes
 from awavo.errors import InputError
 
 __all__ = ["Certify"]
@@ -27,7 +29,9 @@ class Certify:
     ] = None
     episodes: Annotated[int, arg(help="fresh episodes of each seed (at most, with --anytime)")] = 1_000
     delta: Annotated[float, arg(help="all bounds hold together with probability 1 - delta")] = 0.05
-    anytime: Annotated[bool, arg(help="stop as soon as every policy is decided, with bounds that allow it")] = False
+    anytime: Annotated[
+        bool | None, arg(help="stop as soon as every policy is decided (default: where the policy plans)")
+    ] = None
     max_violation: Annotated[float | None, arg(help="largest accepted P(cost > limit)")] = None
     seed: Annotated[int, arg(help="seed of the fresh episodes")] = 2_000_003
     recheck: Annotated[bool, arg(help="compute the stored certificates again and compare")] = False
@@ -39,22 +43,25 @@ class Certify:
 
     def run(self) -> int:
         """Certify; exit code 1 when no policy is certified safe, something is refuted, or a recheck differs."""
+        self._check()
         self.device.apply()
         if self.target == "operator":
             return self._prove_operator()
         if self.name is not None:
             raise InputError(f"'{self.name}' was not expected: give one RUN, or `operator NAME`.")
-        from awavo.formal.store import favourable
+        from awavo.results.certificate_record import favourable
         from awavo.runs import api
         from awavo.training.compilation import enable_cache
 
         enable_cache()
         run = api.load(self.target, trust=self.trust)
+        print_notes(run.notes)
+        say = None if self.json else _say_lines()
         if self.recheck:
-            return self._show_recheck(run.path, run.recheck())
+            return self._show_recheck(run.path, run.recheck(say))
         result = run.certify(
             episodes=self.episodes, delta=self.delta, anytime=self.anytime, max_violation=self.max_violation,
-            seed=self.seed,
+            seed=self.seed, on_progress=say,
         )  # fmt: skip
         page = run.report()
         if self.json:
@@ -63,13 +70,23 @@ class Certify:
             _show_certificates(result, self.target, page)
         return 0 if favourable(result) else 1
 
+    def _check(self) -> None:
+        """Refuse what can be refused before jax is loaded."""
+        check_range("--episodes", max(self.episodes, 20), 20, MOST_EPISODES)  # too few are refused with the plan
+        check_range("--seed", self.seed, 0, LARGEST_SEED - MOST_EPISODES)  # every batch of episodes adds one
+        # Smaller shares of delta than this are zero in the arithmetic of the bounds.
+        check_range("--delta", self.delta, 1e-12, 1 - 1e-12)
+        # The ranges that training accepts for the same two settings.
+        check_range("--temperature", self.temperature, 1e-6, 1e3)
+        check_range("--kappa", self.kappa, 1e-3, 1e3)
+
     def _show_recheck(self, path: Path, differences: Mapping[str, Sequence[str]]) -> int:
         if self.json:
             print_json({"run": str(path), "agrees": not differences, "differences": differences})
         else:
             for name, found in differences.items():
                 print(f"{name}: {'; '.join(found)}")
-            verdict = "some certificates do NOT hold up" if differences else "every certificate was found again"
+            verdict = "the record does NOT hold up" if differences else "every certificate was found again"
             print(f"{path}: {verdict}")
         return 1 if differences else 0
 
@@ -100,14 +117,37 @@ def _show_certificates(result: Mapping[str, Any], run: str, page: Path) -> None:
         table.add_row(entry["name"], f"[{style}]{entry['verdict']}[/{style}]", entry["reason"].replace("[", "\\["))
     console = Console()
     console.print(table)
+    console.print(_counts("the policies and their limits", result["counts"]["policy"]))
+    console.print(_counts("the method and its parts, not the limits", result["counts"]["method"]))
     seed, plan = result["delivered_seed"], result["plan"]
     if seed is None:
         console.print("no policy is certified to keep all its limits.", style="red")
     else:
+        entry = next(c for c in result["certificates"] if c["name"] == f"safety.seed_{seed}")
         console.print(
             f"deliver seed {seed}: certified to keep every limit on its mean episode cost, {1 - plan['delta']:.0%} "
             f"confidence jointly over all seeds and costs ({result['episodes'][str(seed)]} fresh episodes)."
         )
+        for row in entry["details"]["costs"]:
+            console.print(
+                f"single episodes: {row['violation']:.1%} of them are above the limit {row['limit']:g} of "
+                f"{row['cost']}, at most {row['violation_bounds'][1]:.1%} with that confidence.",
+                style="yellow" if row["violation"] else "",
+                highlight=False,
+            )
     console.print(
         f"page: {page}   ({result['wall_s']:.0f} s)   check again: awavo certify {run} --recheck", style="dim"
     )
+
+
+def _counts(about: str, counts: Mapping[str, int]) -> str:
+    found = ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number)
+    return f"claims about {about}: {found or 'none'}."
+
+
+def _say_lines() -> Callable[[str], None]:
+    """Lines on stderr with the time they were reached at."""
+    from rich.console import Console
+
+    console, began = Console(stderr=True), time.monotonic()
+    return lambda line: console.print(f"{time.monotonic() - began:6.0f} s  {line}", style="dim", highlight=False)

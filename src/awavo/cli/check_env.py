@@ -7,6 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from awavo.checks import check_range
 from awavo.cli.common import Json, Pairs, print_json, read_pairs
 
 __all__ = ["CheckEnv"]
@@ -24,6 +25,7 @@ class CheckEnv:
 
     def run(self) -> int:
         """Print the findings; exit code 1 if there is an error among them."""
+        check_range("--steps", self.steps, 1, 10_000_000)
         from awavo.runs.problem import import_function
         from awavo.tasks.check_env import check_env
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import UseAppendAction, arg
 
 from awavo.config import parse_value
-from awavo.errors import AwavoError, ConfigError
+from awavo.errors import AwavoError, ConfigError, printable
 
 if TYPE_CHECKING:
     from awavo.results.limits import LimitRule
 
-__all__ = ["Device", "Json", "Limits", "Pairs", "Trust", "print_json", "read_pairs"]
+__all__ = ["MOST_EPISODES", "Device", "Json", "Limits", "Pairs", "Trust", "print_json", "print_notes", "read_pairs"]
+
+MOST_EPISODES = 1_000_000
+"""Episodes of a seed that one command plays at most."""
 
 Json = Annotated[bool, arg(help="print one JSON line instead of text")]
 Trust = Annotated[bool, arg(help="let the run's configuration name code: a cost function, an operator, a module")]
@@ -80,3 +84,9 @@ def print_json(values: Mapping[str, object]) -> None:
     from awavo.results.store import to_plain
 
     print(json.dumps(to_plain(values), allow_nan=False))
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Say on stderr what a run folder cannot be trusted for."""
+    for note in notes:
+        print(f"note: {printable(note)}", file=sys.stderr)

@@ -11,6 +11,7 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, arg
 
 from awavo.cli.common import Device, Json, print_json
+from awavo.interruption import stop_flag
 
 __all__ = ["Demo"]
 
@@ -28,13 +29,14 @@ class Demo:
     def run(self) -> int:
         """Run the tour."""
         self.device.apply()
-        from awavo.cli.show import show_evaluation, show_progress
-        from awavo.runs import api
-        from awavo.runs.explain import explain_run_folder
-
-        config = api.configure("cartpole", "orpo-dr", steps=self.steps, seeds=self.seeds)
         began = time.perf_counter()
-        last = show_progress(api.train_iter(config, self.out), quiet=self.json)
+        with stop_flag():  # before jax is imported, as in `awavo train`
+            from awavo.cli.show import show_evaluation, show_progress
+            from awavo.runs import api
+            from awavo.runs.explain import explain_run_folder
+
+            config = api.configure("cartpole", "orpo-dr", steps=self.steps, seeds=self.seeds)
+            last = show_progress(api.train_iter(config, self.out), quiet=self.json)
         if last.phase != "finished":
             print("stopped; saved. The same command resumes from there.", file=sys.stderr)
             return 130

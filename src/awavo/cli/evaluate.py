@@ -8,7 +8,8 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.cli.common import Device, Json, Limits, Trust, print_json
+from awavo.checks import LARGEST_SEED, check_range
+from awavo.cli.common import MOST_EPISODES, Device, Json, Limits, Trust, print_json, print_notes
 
 __all__ = ["Evaluate"]
 
@@ -30,6 +31,8 @@ class Evaluate:
     def run(self) -> int:
         """Evaluate, write evaluation.json, print a table; exit code 1 unless enough seeds are within limits."""
         rule = self.limits.rule()
+        check_range("--episodes", self.episodes, 1, MOST_EPISODES)
+        check_range("--seed", self.seed, 0, LARGEST_SEED)
         self.device.apply()
         from awavo.cli.show import show_evaluation
         from awavo.runs import api
@@ -37,6 +40,7 @@ class Evaluate:
 
         enable_cache()
         run = api.load(self.run_folder, trust=self.trust)
+        print_notes(run.notes)
         result = run.evaluate(self.episodes, seed=self.seed, planner=self.planner, rule=rule)
         policy = "stochastic" if self.stochastic else "greedy"
         if self.json:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from awavo.checks import check_range
 from awavo.cli.common import Device, Json, Trust, print_json
 from awavo.errors import InputError
 
@@ -38,6 +39,7 @@ class Explain:
 
     def run(self) -> int:
         """Write explanation.json, .csv and .html, print the ranking; exit code 1 where a record does not replay."""
+        check_range("--episodes", self.episodes, 1, 10_000)
         Device(device="cpu").apply()
         from awavo.runs.explain import explain_run_folder
         from awavo.runs.explain_flight import explain_record, explain_ulog, fly_and_explain

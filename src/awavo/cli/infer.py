@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import zipfile
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from awavo.checks import LARGEST_SEED, check_range
 from awavo.cli.common import Device, Json, print_json
 from awavo.errors import InputError, UnknownNameError, did_you_mean
+from awavo.files import require_writable
 
-__all__ = ["Infer", "read_observations"]
+__all__ = ["Infer"]
 
 FORCING = 8.0
 """The forcing of the ring where it is known."""
 FAILED_SHARE = 0.02
 """Share of the sites that may keep a misfit before the verdict is negative."""
+MOST_STATES = 10_000_000
+"""Sites of the largest ring of a twin experiment."""
 
 
 @dataclass
@@ -54,6 +57,7 @@ class Infer:
 
         from awavo.assimilation.engine import Settings, System
         from awavo.assimilation.modes import SearchSettings
+        from awavo.assimilation.observation_files import read_observations
         from awavo.assimilation.observations import check_observations
         from awavo.runs.infer import infer_trajectories
         from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_slots, lorenz96_system, twin_experiment
@@ -81,6 +85,7 @@ class Infer:
             seed=self.seed, search=search,
         )  # fmt: skip
         out = self.out or Path("runs") / f"lorenz96-{sites}-seed{self.seed}"
+        require_writable(out)
         made = infer_trajectories(
             system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",
             times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(self.json),
@@ -103,37 +108,31 @@ class Infer:
             raise InputError(f"--dtype {self.dtype} is not one of float32, float64.")
         if not self.memory_mb > 0:
             raise InputError(f"--memory-mb {self.memory_mb:g} must be above 0.")
+        check_range("--memory-mb", self.memory_mb, 0.0, 1e9)
+        if self.states > MOST_STATES:
+            raise InputError(f"--states {self.states:.3g} is above {MOST_STATES:g}: a larger ring does not fit.")
+        check_range("--seed", self.seed, 0, LARGEST_SEED)
+        check_range("--draws", self.draws, 0, 10_000)
+        check_range("--rounds", self.rounds, 0, 10_000)
+        check_range("--guess", self.guess, -1e3, 1e3)
+        # Squared in the misfit, and all of it in single precision.
+        if self.noise is not None and self.noise > 0:
+            check_range("--noise", self.noise, 1e-6, 1e6)
+        _read_share(self.unobserved)
 
 
 def _read_share(text: str) -> float:
+    """A share such as 1/3 or 0.25; its parts are read as floats, whose size no exponent can blow up."""
+    over, slash, under = text.partition("/")
     try:
-        return float(Fraction(text))
+        value = float(over) / (float(under) if slash else 1.0)
     except (ValueError, ZeroDivisionError):
-        raise InputError(f"--unobserved {text} is not a share such as 1/3 or 0.25.") from None
-
-
-def read_observations(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Observations [times, sites], and the truth if there: .npz with `observed` (and `truth`), or a parquet table."""
-    if not path.is_file():
-        raise InputError(f"--data {path}: there is no such file.")
-    if path.suffix == ".npz":
-        try:
-            with np.load(path) as file:
-                if "observed" not in file.files:
-                    raise InputError(
-                        f"--data {path} has no array 'observed', only {', '.join(file.files) or 'nothing'}."
-                    )
-                return file["observed"], file["truth"] if "truth" in file.files else None
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise InputError(f"--data {path} cannot be read as .npz ({error}).") from error
-    if path.suffix == ".parquet":
-        import polars
-
-        try:
-            return polars.read_parquet(path).cast(polars.Float64).to_numpy(), None
-        except (OSError, polars.exceptions.PolarsError) as error:
-            raise InputError(f"--data {path} cannot be read as parquet ({str(error).splitlines()[0]}).") from error
-    raise InputError(f"--data {path} is neither .npz nor .parquet.")
+        value = math.nan
+    if math.isnan(value):
+        raise InputError(f"--unobserved {text} is not a share such as 1/3 or 0.25.")
+    if not 0 <= value < 1:
+        raise InputError(f"--unobserved {text} is not in [0, 1).")
+    return value
 
 
 def _bar(quiet: bool) -> Callable[[int, int, str], None] | None:

@@ -1,17 +1,23 @@
-"""The command line. Exit codes: 0, 1 on a negative verdict, 2 on bad input, 130 when interrupted."""
+"""The command line.
+
+Exit codes: 0, 1 on a negative verdict, 2 on bad input, 3 on a fault of awavo itself, 130 when interrupted.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import json
 import os
 import re
 import sys
-from typing import Protocol, runtime_checkable
+import tempfile
+import traceback
+from typing import Any, Protocol, runtime_checkable
 
-from awavo.errors import AwavoError, did_you_mean
+from awavo.errors import AwavoError, did_you_mean, printable
 
 __all__ = ["Command", "entry", "main"]
 
@@ -47,6 +53,9 @@ COMMANDS = {
     "check-env": ("check_env:CheckEnv", "Check an environment and say what is wrong and how to mend it."),
     "doctor": ("doctor:Doctor", "Show versions, device, folders, and whether what is needed works."),
 }
+
+
+LONGEST_LINE = 1_000  # characters of an error's line
 
 
 @runtime_checkable
@@ -111,26 +120,82 @@ def _missing_argument(command: str, name: str, options: list[str]) -> str:
     return f"{name.upper()} is an argument, not an option: awavo {command} {value}"
 
 
+class _Shown:
+    """A stream that spells control characters out; of escape sequences, colours and weights alone pass."""
+
+    COLOUR = re.compile(r"(\x1b\[(?:[0-4]|[39][0-7]|38;5;\d{1,3}|;)*m)")
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if not text.isprintable():
+            parts = self.COLOUR.split(text)
+            text = "".join(part if i % 2 else printable(part) for i, part in enumerate(parts))
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def _fail(message: str, code: int, as_json: bool) -> int:
+    line = printable(" ".join(message.split()))
+    line = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
     if as_json:
-        print(json.dumps({"error": message}))
-    print(f"awavo: {message}", file=sys.stderr)
+        print(json.dumps({"error": line}))
+    print(f"awavo: {line}", file=sys.stderr)
     return code
+
+
+# What the file system says about a path or a disk that somebody chose, no fault of this package.
+FILE_ERRORS = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY,
+    errno.ENAMETOOLONG, errno.ELOOP, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO, errno.ENODEV,
+}  # fmt: skip
+
+
+def _unforeseen(error: Exception) -> tuple[str, int]:
+    """One line and an exit code for an exception that no command expected."""
+    if isinstance(error, OSError) and error.errno in FILE_ERRORS:
+        place = f"'{error.filename}'" if error.filename else "a file"
+        reason = f"{error.strerror}: choose another path, or change its permissions or the space there"
+        return f"cannot use {place}: {reason}.", 2
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)[:200]:
+        return f"there is not enough memory for this ({str(error)[:200] or 'out of memory'}): ask for less.", 2
+    details = "".join(traceback.format_exception(error))
+    what = f"{type(error).__name__}: {str(error)[:300]}"
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="awavo-error-", suffix=".txt", delete=False) as file:
+            file.write(f"{sys.argv}\n{details}")
+        return f"this is a fault of awavo ({what}); the details are in {file.name}: please report them.", 3
+    except OSError:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return f"this is a fault of awavo ({what}, in {where.name} at {where.filename}:{where.lineno}).", 3
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
+    with contextlib.redirect_stdout(_Shown(sys.stdout)):
+        return _run(arguments, as_json)
+
+
+def _run(arguments: list[str], as_json: bool) -> int:
     try:
         code = _parse(arguments).run()
     except AwavoError as error:
-        code = _fail(" ".join(str(error).split()), 2, as_json)
+        code = _fail(str(error), 2, as_json)
     except BrokenPipeError:  # the reader left; Python must not fail again when it flushes at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
         code = _fail("interrupted; the last checkpoint is intact, the same command resumes from it.", 130, as_json)
+    except Exception as error:
+        code = _fail(*_unforeseen(error), as_json)
     return code
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from awavo.checks import LARGEST_SEED, check_range
 from awavo.cli.common import Device, Json, Pairs, Trust, print_json, read_pairs
 
 __all__ = ["Render"]
@@ -29,6 +30,8 @@ class Render:
 
     def run(self) -> int:
         """Write flight.json, picture.png and the video, and print where they are."""
+        check_range("--seed", self.seed, 0, LARGEST_SEED)
+        check_range("--steps", 1 if self.steps is None else self.steps, 1, 1_000_000)
         Device(device="cpu").apply()
         from awavo.registry import HOST_TASKS, TASKS
         from awavo.runs import api

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.cli.common import Json, Limits, print_json
+from awavo.cli.common import Json, Limits, print_json, print_notes
 from awavo.errors import InputError
+from awavo.files import require_writable
 
 __all__ = ["Report"]
 
@@ -29,6 +30,7 @@ class Report:
         if not self.run_folders:
             raise InputError("no run folder was given: expected at least one RUN.")
         out = self.out or self.run_folders[0] / "report.html"
+        require_writable(out.parent)
         written = [out, *self._write(out)]
         if self.json:
             print_json({"written": [str(path) for path in written], "bytes": out.stat().st_size})
@@ -46,6 +48,7 @@ class Report:
             write_inference_report(self.run_folders, out)
             return []
         runs = [load_run(path) for path in self.run_folders]
+        print_notes(f"{run.path}: {note}" for run in runs for note in run.notes)
         write_report(runs, out, rule=self.limits.rule())
         if not self.figure:
             return []

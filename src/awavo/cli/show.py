@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from awavo.errors import printable
 from awavo.results.limits import STRICT, LimitRule
 from awavo.runs.train import Progress
 
@@ -59,7 +61,7 @@ def _print_notes(console: Console, update: Progress, count: int) -> None:
     if count:
         return
     for note in update.notes:
-        console.print(f"warning: {note} An older checkpoint is used.", style="yellow")
+        console.print(Text(printable(f"warning: {note} An older checkpoint is used."), style="yellow"))
     if update.resumed_at:
         console.print(f"resuming from {update.resumed_at} steps", highlight=False)
 
@@ -71,9 +73,9 @@ def _recent(update: Progress) -> str:
         if name == "return":
             parts.append(f"return {value:.1f}")
         else:
-            cost = name.removeprefix("cost_")
-            limit = update.limits.get(cost)
+            limit = update.limits.get(name.removeprefix("cost_"))
             over = limit is not None and value > limit
+            cost = escape(printable(name.removeprefix("cost_")))  # a name is no markup and no command of the terminal
             text = f"{cost} {value:.1f}/{limit:g}" if limit is not None else f"{cost} {value:.1f}"
             parts.append(f"[red]{text}[/red]" if over else f"[green]{text}[/green]")
     return "  ".join(parts)
@@ -81,14 +83,14 @@ def _recent(update: Progress) -> str:
 
 def show_evaluation(result: Mapping[str, Any], task: str, algo: str, rule: LimitRule = STRICT) -> None:
     """Print one table: return and each cost with their intervals, greedy and stochastic."""
-    table = Table("policy", "return", title=f"{algo} on {task}: mean over seeds [95% interval], undiscounted")
+    table = Table("policy", "return", title=Text(f"{algo} on {task}: mean over seeds [95% interval], undiscounted"))
     names = list(result["greedy"]["costs"])
     for name in names:
-        table.add_column(f"{name} (limit {result['greedy']['costs'][name]['limit']:g})")
+        table.add_column(Text(f"{name} (limit {result['greedy']['costs'][name]['limit']:g})"))
     table.add_column("seeds within limits")
     for policy, entry in result.items():
         cells = [_interval(entry["return"])] + [_interval(entry["costs"][n]) for n in names]
-        table.add_row(policy, *cells, f"{entry['feasible_seeds']} of {entry['seeds']}")
+        table.add_row(policy, *map(Text, cells), f"{entry['feasible_seeds']} of {entry['seeds']}")
     console = Console()
     console.print(table)
     entry = result["greedy"]

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from awavo.cli.common import Device, Json, Pairs, print_json, read_pairs
 from awavo.config import TrainConfig
 from awavo.errors import ConfigError
+from awavo.interruption import stop_flag
 
 __all__ = ["Train"]
 
@@ -45,6 +47,11 @@ class Train:
 
     def run(self) -> int:
         """Train and print where the run lies; exit code 130 when it was interrupted."""
+        # Before anything that takes time: an import may swallow the exception of a Ctrl-C, but not this flag.
+        with stop_flag() as stopping:
+            return self._train(stopping)
+
+    def _train(self, stopping: Callable[[], bool]) -> int:
         self.device.apply()
         from awavo.cli.show import show_progress
         from awavo.runs import api
@@ -53,6 +60,8 @@ class Train:
         config = resolve_config(self._config())
         if self.dry_run:
             return _dry_run(config)
+        if stopping():
+            raise KeyboardInterrupt
         out = self.out or Path("runs") / f"{self.task.replace('/', '-').replace(':', '-')}-{self.algo}"
         began = time.perf_counter()
         last = show_progress(api.train_iter(config, out, checkpoint_seconds=self.checkpoint_seconds), quiet=self.json)
@@ -86,7 +95,7 @@ def _read_steps(text: str) -> int:
         value = float(text.replace("_", ""))
     except ValueError:
         value = math.nan
-    if not value >= 1 or value != int(value):
+    if not 1 <= value < math.inf or value != int(value):
         raise ConfigError(f"--steps {text} is not a whole number >= 1.")
     return int(value)
 

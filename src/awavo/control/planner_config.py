@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from awavo.checks import check_range
 from awavo.errors import InputError
 
 __all__ = ["MOVES", "PlannerConfig", "check_planner", "stored_planner"]
@@ -51,10 +52,28 @@ class PlannerConfig(NamedTuple):
     tilt_weight: float = 20.0
 
 
+# Ranges of the settings; the pool over its horizon is bounded as a whole.
+RANGES = {
+    "num_candidates": (1, 2**16), "num_members": (1, 256), "num_particles": (1, 2**16), "memory_share": (0, 1),
+    "memory_noise": (0, 100), "prior_std": (0, 100), "brace_std": (0, 100), "temperature": (1e-6, 1e6),
+    "num_slices": (1, 1024), "num_steps": (0, 1024), "horizon": (1, 1000), "dt": (1e-4, 10), "period": (1e-4, 10),
+    "num_knots": (1, 64), "rate_lag": (0, 10), "lead": (0, 10), "max_rate": (0, 1000), "num_near": (1, 4096),
+    "velocity_weight": (0, 1e6), "clearance_margin": (0, 1e3), "clearance_weight": (0, 1e6), "tilt_margin": (0, 10),
+    "tilt_weight": (0, 1e6),
+}  # fmt: skip
+LARGEST_POOL = 2**25
+
+
 def check_planner(config: PlannerConfig) -> PlannerConfig:
     """Return the settings, or say which one is wrong."""
     if config.move not in MOVES:
         raise InputError(f"move='{config.move}' is not one of {', '.join(MOVES)}.")
+    for name, (low, high) in RANGES.items():
+        check_range(name, getattr(config, name), low, high)
+    check_range(
+        "num_candidates x num_members x horizon", config.num_candidates * config.num_members * config.horizon, 1,
+        LARGEST_POOL,
+    )  # fmt: skip
     return config
 
 

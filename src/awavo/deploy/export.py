@@ -1,7 +1,8 @@
 """Writing a policy as files that need no training code: StableHLO, ONNX, and a manifest that binds them.
 
 The manifest states what goes in and out, the limits the policy was trained for, and a SHA-256 of every file. Loading
-checks the sums first, and never runs code from a file.
+checks the sums first, then that no program calls code outside of itself. The sums say that nothing was changed by
+accident, not who wrote it: a program computes what its author wanted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from awavo.deploy.onnx_actor import actor_onnx, run_onnx
+from awavo.deploy.program_check import MAX_BYTES, check_program
 from awavo.errors import InputError
 from awavo.files import write_bytes
 from awavo.types import Algorithm, Box, EnvSpec
@@ -125,24 +127,36 @@ def write_files(
 
 
 def load_export(path: str | os.PathLike[str]) -> Exported:
-    """Open an export: check every sum, then make its StableHLO programs callable."""
+    """Open an export: check every sum and what its StableHLO programs call, then make them callable."""
     folder = Path(path)
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
-        listed = dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        listed = {name: str(entry["sha256"]) for name, entry in manifest["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"'{folder}' is not an export ({error}): expected the --out folder of `awavo export`."
         ) from error
     if manifest.get("format") != FORMAT:
         raise InputError(f"'{folder}' has format {manifest.get('format')}, this version reads {FORMAT}.")
+    contents = {name: _checked_content(folder, name, wanted) for name, wanted in listed.items()}
     programs = {}
-    for name, entry in listed.items():
-        if Path(name).name != name:
-            raise InputError(f"'{folder}/manifest.json' names '{name}', which lies outside the folder.")
-        content = (folder / name).read_bytes() if (folder / name).is_file() else b""
-        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-            raise InputError(f"'{folder / name}' is not the file its manifest describes: export the run again.")
-        if name.endswith(".stablehlo"):
-            programs[name.removesuffix(".stablehlo")] = jax.export.deserialize(bytearray(content)).call
+    for name, content in contents.items():
+        if not name.endswith(".stablehlo"):
+            continue
+        if reason := check_program(content):
+            raise InputError(f"'{folder / name}' is refused: {reason}. Export the run again.")
+        programs[name.removesuffix(".stablehlo")] = jax.export.deserialize(bytearray(content)).call
     return Exported(manifest, programs)
+
+
+def _checked_content(folder: Path, name: str, wanted: str) -> bytes:
+    """The bytes of a file that the manifest lists, if they have its sum."""
+    path = folder / name
+    if Path(name).name != name or path.is_symlink():
+        raise InputError(f"'{folder}/manifest.json' names '{name}', which lies outside the folder.")
+    if path.is_file() and path.stat().st_size > MAX_BYTES:
+        raise InputError(f"'{path}' has {path.stat().st_size:,} bytes, at most {MAX_BYTES:,} are read.")
+    content = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != wanted:
+        raise InputError(f"'{path}' is not the file its manifest describes: export the run again.")
+    return content

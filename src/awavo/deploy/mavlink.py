@@ -4,6 +4,8 @@ The stream has a thread of its own, which sends at a fixed rate whatever the pol
 holds and shifts the last plan; when the plan is used up, when telemetry stops or the kill switch is pulled, it hands
 the vehicle back (PX4 holds its position) and sends nothing more. MAVSDK repeats the last setpoint at 20 Hz by itself:
 only leaving offboard mode and destroying its plugin ends the stream, so that is what `kill` does.
+
+The link hears one vehicle: the system number and the address of `LinkConfig`, nobody else.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ import numpy as np
 from jaxtyping import Float
 
 from awavo.deploy.frames import flip_attitude, flip_vector, normalised_thrust
+from awavo.deploy.radio import Radio, read_address, read_url
 from awavo.errors import AwavoError, InputError, MissingExtraError
 
 __all__ = ["LinkConfig", "LinkError", "OffboardLink", "VehicleState"]
 
 
+LARGEST = {"connect_s": 600.0, "stale_s": 10.0, "hold_s": 10.0, "mass": 1e3, "thrust_max": 1e5}  # thrust in N a rotor
 CATCH_UP_S = 0.1  # ticks missed by less than this are sent late, older ones never
 
 
@@ -41,9 +45,15 @@ class VehicleState(NamedTuple):
 
 
 class LinkConfig(NamedTuple):
-    """Where the vehicle is, what it weighs, how fast to send, and when to give up."""
+    """Where the vehicle is, what it weighs, how fast to send, and when to give up.
+
+    Only frames of `system_id` that come from `peer` (HOST:PORT) count. Without a peer it is the address of a `udpout`
+    url; on `udpin`, where the url says only where to listen, it is the first sender with that system's number.
+    """
 
     url: str = "udpin://127.0.0.1:14540"
+    system_id: int = 1
+    peer: str | None = None
     mass: float = 1.2
     thrust_max: float = 12.4
     rate_hz: float = 100.0
@@ -56,12 +66,22 @@ DEFAULT = LinkConfig()
 Plan = Sequence[Float[np.ndarray, " 4"]]
 
 
+def _check(config: LinkConfig) -> None:
+    """Refuse settings with which the link could not fly, or would never give up."""
+    if not 2 < config.rate_hz <= 500:
+        raise InputError(f"rate_hz={config.rate_hz} must lie in (2, 500]: PX4 leaves offboard mode below 2 Hz.")
+    for name in ("connect_s", "stale_s", "hold_s", "mass", "thrust_max"):
+        if not 0 < getattr(config, name) <= LARGEST[name]:  # False for NaN too
+            raise InputError(f"{name}={getattr(config, name)} must lie in (0, {LARGEST[name]:g}].")
+    if not 1 <= config.system_id <= 255:
+        raise InputError(f"system_id={config.system_id} must lie in 1 .. 255.")
+
+
 class OffboardLink:
     """One vehicle. `submit(plan)` gives the thread its next actions (thrust per mass, body rates), one a tick."""
 
     def __init__(self, config: LinkConfig = DEFAULT):
-        if not 2 < config.rate_hz <= 500:
-            raise InputError(f"rate_hz={config.rate_hz} must lie in (2, 500]: PX4 leaves offboard mode below 2 Hz.")
+        _check(config)
         try:
             import mavsdk
             from mavsdk.plugins.action import Action
@@ -73,11 +93,18 @@ class OffboardLink:
         self._mavsdk = mavsdk.Mavsdk(
             mavsdk.Configuration.create_with_component_type(mavsdk.ComponentType.COMPANION_COMPUTER)
         )
-        self._mavsdk.add_any_connection(config.url)
-        system = self._mavsdk.first_autopilot(config.connect_s)
-        if system is None:
+        try:
+            self._radio = self._connect()
+        except InputError:
             self._mavsdk.destroy()
-            raise LinkError(f"no autopilot answered on {config.url} within {config.connect_s:g} s: is it running?")
+            raise
+        system = self._find_vehicle()
+        if system is None:
+            self._disconnect()
+            raise LinkError(
+                f"no autopilot with system_id {config.system_id} answered on {config.url} within "
+                f"{config.connect_s:g} s: is it running?"
+            )
         self._action, self._offboard, self._telemetry = Action(system), Offboard(system), Telemetry(system)
         self._setpoint = AttitudeRate
         self._lock = threading.Lock()
@@ -90,6 +117,33 @@ class OffboardLink:
         self._thread: threading.Thread | None = None
         self.ended: str | None = None
         self.sent, self.held, self.call_s = 0, 0, []
+
+    def _connect(self) -> Radio | None:
+        """Open the url: a UDP socket of our own, which knows its vehicle, or what MAVSDK has for other kinds."""
+        found = read_url(self.config.url)
+        if found is None:
+            self._mavsdk.add_any_connection(self.config.url)
+            return None
+        peer = None if self.config.peer is None else read_address(self.config.peer, "peer")
+        self._mavsdk.add_any_connection("raw://")
+        radio = Radio(*found, peer, self.config.system_id, self._mavsdk.pass_received_raw_bytes)
+        self._mavsdk.subscribe_raw_bytes_to_be_sent(radio.send)
+        return radio
+
+    def _disconnect(self) -> None:
+        if self._radio is not None:
+            self._radio.close()
+        self._mavsdk.destroy()
+
+    def _find_vehicle(self) -> Any:
+        """The autopilot with our system's number, or None where it does not show up in time."""
+        end = time.monotonic() + self.config.connect_s
+        while time.monotonic() < end:
+            for system in self._mavsdk.get_systems():
+                if system.has_autopilot() and system.get_system_id() == self.config.system_id:
+                    return system
+            time.sleep(0.01)
+        return None
 
     def _keep(self, name: str) -> Callable[..., None]:
         def keep(value: Any, *_: Any) -> None:
@@ -145,7 +199,7 @@ class OffboardLink:
     def close(self) -> None:
         """Kill if still flying, and free the connection."""
         self.kill("closed")
-        self._mavsdk.destroy()
+        self._disconnect()
 
     def _end(self, why: str) -> None:
         with self._lock:

@@ -1,11 +1,12 @@
 """A simulated vehicle that speaks MAVLink over loopback: our quadrotor behind PX4's offboard rules.
 
-    python -m awavo.deploy.vehicle --port 14540
+    python -m awavo.deploy.vehicle --port 14540 [--sender SYSTEM]
 
 It sends a heartbeat (1 Hz), attitude and local position (100 Hz), takes arming and mode commands and body-rate and
 thrust setpoints, and leaves offboard mode for position hold when setpoints stop for `LOSS_S`, as PX4 does. Commands on
 its standard input, for tests: `cut` (radio silence both ways), `restore`, `status` (one JSON line), `quit`. It is for
-tests and rehearsals, needs pymavlink, and binds to 127.0.0.1 alone.
+tests and rehearsals, needs pymavlink, binds to 127.0.0.1 alone, hears the address it sends to and no other, and obeys
+messages that name it as their target and come from the system it was told to obey.
 """
 
 from __future__ import annotations
@@ -28,14 +29,20 @@ RATE_HZ = 100
 LOSS_S = 1.0
 ARM, SET_MODE, SET_INTERVAL, REQUEST = 400, 176, 511, 512
 OFFBOARD, HOLD = (6, 0), (4, 3)  # PX4's main mode and sub-mode
+DENIED = 2
+FASTEST = 50.0  # rad/s of a setpoint
+SYSTEM, COMPONENT = 1, 1  # our numbers, those of an autopilot
+SENDER = 1  # MAVSDK on a companion computer speaks as a part of the vehicle's system
 
 
 class SimulatedVehicle:
     """The vehicle's state and radio; `tick` advances both by 10 ms."""
 
-    def __init__(self, port: int):
+    def __init__(self, port: int, sender: int = SENDER):
         if not 1024 <= port <= 65535:
             raise InputError(f"port={port} must lie in 1024 .. 65535.")
+        if not 1 <= sender <= 255:
+            raise InputError(f"sender={sender} must lie in 1 .. 255.")
         try:
             from pymavlink import mavutil
         except ImportError as error:
@@ -52,8 +59,12 @@ class SimulatedVehicle:
 
         self.params = params = QuadrotorParams()
         self.radio = mavutil.mavlink_connection(
-            f"udpout:127.0.0.1:{port}", source_system=1, source_component=1, dialect="common"
+            f"udpout:127.0.0.1:{port}", source_system=SYSTEM, source_component=COMPONENT, dialect="common"
         )
+        # Unbound, the socket would listen on every interface; connected, it hears this peer alone.
+        self.radio.port.bind(("127.0.0.1", 0))
+        self.radio.port.connect(("127.0.0.1", port))
+        self.sender, self.refused = sender, 0
         self.body = hovering(jnp.array([0.0, 0.0, 1.5]), params)
         self.loop = start_loop(self.body.rates)
         zero = jnp.zeros(3)
@@ -109,18 +120,31 @@ class SimulatedVehicle:
         while (message := self.radio.recv_msg()) is not None:
             if self.cut:
                 continue
+            if not self._is_for_us(message):
+                self.refused += 1
+                continue
             kind = message.get_type()
             if kind == "SET_ATTITUDE_TARGET" and message.type_mask & 128:
-                self.arrivals.append(time.monotonic())
-                rates = flip_vector(np.array([message.body_roll_rate, message.body_pitch_rate, message.body_yaw_rate]))
-                thrust = thrust_per_mass(message.thrust, self.params.mass, self.params.thrust_max)
-                wanted = np.array([thrust, *rates])
-                if np.isfinite(wanted).all():
-                    self.setpoint = wanted
+                self._take_setpoint(message)
             elif kind == "COMMAND_LONG":
                 self.radio.mav.command_ack_send(message.command, self._command(message))
             elif kind == "SET_MODE":
                 self._change_mode((message.custom_mode >> 16) & 255, (message.custom_mode >> 24) & 255)
+
+    def _is_for_us(self, message: Any) -> bool:
+        """Whether it comes from the system we obey and, where it names a target, that is us."""
+        target = getattr(message, "target_system", SYSTEM), getattr(message, "target_component", COMPONENT)
+        return message.get_srcSystem() == self.sender and target[0] == SYSTEM and target[1] in (0, COMPONENT)
+
+    def _take_setpoint(self, message: Any) -> None:
+        """Follow a setpoint; one that no vehicle could follow does not count as one."""
+        rates = flip_vector(np.array([message.body_roll_rate, message.body_pitch_rate, message.body_yaw_rate]))
+        if not (0 <= message.thrust <= 1 and (np.abs(rates) <= FASTEST).all()):  # False for NaN too
+            self.refused += 1
+            return
+        self.arrivals.append(time.monotonic())
+        thrust = thrust_per_mass(message.thrust, self.params.mass, self.params.thrust_max)
+        self.setpoint = np.array([thrust, *rates])
 
     def _command(self, message: Any) -> int:
         if message.command == ARM:
@@ -128,6 +152,8 @@ class SimulatedVehicle:
             self.events.append(f"{time.monotonic() - self.began:.2f} {'armed' if self.armed else 'disarmed'}")
             return 0
         if message.command == SET_MODE:
+            if not all(0 <= mode <= 255 for mode in (message.param2, message.param3)):  # False for NaN too
+                return DENIED
             return self._change_mode(int(message.param2), int(message.param3))
         return 0 if message.command in (SET_INTERVAL, REQUEST) else 3
 
@@ -170,7 +196,9 @@ def main() -> None:
     """Run until `quit` or the end of the standard input."""
     parser = argparse.ArgumentParser(description="A simulated vehicle that speaks MAVLink over loopback.")
     parser.add_argument("--port", type=int, default=14540)
-    vehicle = SimulatedVehicle(parser.parse_args().port)
+    parser.add_argument("--sender", type=int, default=SENDER, help="number of the system to obey")
+    options = parser.parse_args()
+    vehicle = SimulatedVehicle(options.port, options.sender)
     threading.Thread(target=_listen, args=(vehicle,), daemon=True).start()
     print(json.dumps({"ready": True}), flush=True)
     due = time.monotonic()

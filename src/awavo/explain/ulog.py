@@ -15,16 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from awavo.errors import InputError, MissingExtraError
+from awavo.errors import InputError
+from awavo.explain.ulog_file import ULogFile, read_ulog
 
 __all__ = ["ForceBalance", "force_balance", "ulog_segments"]
 
+# Topic, field, and the components that are needed.
 TOPICS = {
-    "sensor_combined": [f"accelerometer_m_s2[{i}]" for i in range(3)],
-    "vehicle_attitude": [f"q[{i}]" for i in range(4)],
-    "vehicle_thrust_setpoint": ["xyz[2]"],
+    "sensor_combined": ("accelerometer_m_s2", (0, 1, 2)),
+    "vehicle_attitude": ("q", (0, 1, 2, 3)),
+    "vehicle_thrust_setpoint": ("xyz", (2,)),
 }
 FLYING, LEAST_SECONDS, RATE = 0.1, 2.0, 50.0
+LONGEST_SECONDS, LEAST_HZ = 6 * 3600.0, 1.0
+"""A flight is at most so long, and every topic logged at least so often: the grid of times follows from both."""
 
 
 class ForceBalance(NamedTuple):
@@ -37,28 +41,20 @@ class ForceBalance(NamedTuple):
     notes: list[str]
 
 
-def _read(path: Path) -> Any:
-    try:
-        from pyulog import ULog
-    except ImportError as error:
-        raise MissingExtraError("PX4 logs need the extra 'ulog': pip install 'awavo[ulog]'.") from error
-    if not path.is_file():
-        raise InputError(f"'{path}': there is no such file.")
-    try:
-        return ULog(str(path), [*TOPICS, "vehicle_local_position"])
-    except Exception as error:  # pyulog fails in many ways on a damaged file: struct, type, key, index
-        raise InputError(f"'{path}' cannot be read as a ULog ({type(error).__name__}).") from error
-
-
-def _columns(log: Any, path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _columns(log: ULogFile, path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Times (s) and needed components of each topic."""
     found, missing = {}, []
-    for name, fields in TOPICS.items():
-        data = next((d.data for d in log.data_list if d.name == name and d.multi_id == 0), None)
-        if data is None or any(f not in data for f in fields) or len(data["timestamp"]) < 2:
+    for name, (field, components) in TOPICS.items():
+        data = log.samples.get(name, np.zeros(0, []))
+        names = data.dtype.names or ()
+        if len(data) < 2 or not {"timestamp", field} <= set(names) or not _holds(data, field, max(components)):
             missing.append(name)
             continue
-        values = np.stack([np.asarray(data[f], float) for f in fields], 1)
-        found[name] = (np.asarray(data["timestamp"], float) * 1e-6, values)
+        times = np.asarray(data["timestamp"], float) * 1e-6
+        if (np.diff(times) < 0).any():
+            raise InputError(f"'{path}': the times of {name} run backwards: the log is damaged.")
+        values = np.asarray(data[field], float)[:, components]
+        found[name] = (times, _aligned(values) if field == "q" else values)
     if missing:
         raise InputError(
             f"'{path}' has no usable topic {', '.join(missing)}: the force balance needs {', '.join(TOPICS)} (PX4's "
@@ -67,18 +63,42 @@ def _columns(log: Any, path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def force_balance(path: str | Path) -> ForceBalance:
-    """Compute the force per mass over the flying part of a log; refuse one that cannot give it."""
-    path = Path(path)
-    log = _read(path)
-    columns = _columns(log, path)
+def _holds(data: np.ndarray, field: str, component: int) -> bool:
+    """Whether the times are whole numbers and the field a list of floats with that component."""
+    kind = data.dtype[field]
+    list_of_floats = kind.base.kind == "f" and len(kind.shape) == 1 and kind.shape[0] > component
+    return data.dtype["timestamp"].kind == "u" and list_of_floats
+
+
+def _aligned(q: np.ndarray) -> np.ndarray:
+    """Quaternions with the signs in which neighbours are near each other, as interpolation needs them."""
+    turns = np.where((q[1:] * q[:-1]).sum(1) < 0, -1.0, 1.0)
+    return q * np.concatenate([[1.0], np.cumprod(turns)])[:, None]
+
+
+def _grid(columns: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> np.ndarray:
+    """Times at which all topics are there, 50 a second; refuse a stretch that the samples cannot fill."""
     start = max(t[0] for t, _ in columns.values())
     end = min(t[-1] for t, _ in columns.values())
     if end - start < LEAST_SECONDS:
         raise InputError(
             f"'{path}' has {max(end - start, 0):.1f} s in which all topics are there, expected 2 s or more."
         )
-    times = np.arange(start, end, 1 / RATE)
+    if end - start > LONGEST_SECONDS:
+        raise InputError(f"'{path}' covers {(end - start) / 3600:.3g} hours, at most 6 are read: cut the log.")
+    for name, (times, _) in columns.items():
+        rate = ((times >= start) & (times <= end)).sum() / (end - start)
+        if rate < LEAST_HZ:
+            raise InputError(f"'{path}' has {name} at {rate:.2g} Hz, expected 1 Hz or more: its times are wrong.")
+    return np.arange(start, end, 1 / RATE)
+
+
+def force_balance(path: str | Path) -> ForceBalance:
+    """Compute the force per mass over the flying part of a log; refuse one that cannot give it."""
+    path = Path(path)
+    log = read_ulog(path, TOPICS)
+    columns = _columns(log, path)
+    times = _grid(columns, path)
 
     def on_grid(name):
         t, values = columns[name]
@@ -94,9 +114,13 @@ def force_balance(path: str | Path) -> ForceBalance:
     scale = float(np.median(-felt[flying, 2] / throttle[flying]))
     if not np.isfinite(scale) or not 9.81 < scale < 200:
         raise InputError(f"'{path}' fits a hover throttle of {9.81 / scale if scale else np.inf:.2f}: no flight.")
+    start, times = times[0], times[flying]
+    felt, attitude, throttle = felt[flying], attitude[flying], throttle[flying]
+    size = np.linalg.norm(attitude, axis=1, keepdims=True)
+    if not (np.isfinite(felt).all() and (np.abs(size - 1) < 0.5).all()):  # False for NaN too
+        raise InputError(f"'{path}' has attitudes or accelerations in flight that are none (zero or not finite).")
     body = felt + np.stack([0 * throttle, 0 * throttle, scale * throttle], 1)
-    q = attitude / np.linalg.norm(attitude, axis=1, keepdims=True)
-    force = _rotate(q, body)
+    force = _rotate(attitude / size, body)
     rates = {name: float((len(t) - 1) / (t[-1] - t[0])) for name, (t, _) in columns.items()}
     notes = [
         "a ULog does not hold what the planner weighed: the influence of the force on decisions cannot be judged",
@@ -107,7 +131,9 @@ def force_balance(path: str | Path) -> ForceBalance:
     slow = [f"{name} ({rate:.0f} Hz)" for name, rate in rates.items() if rate < 40]
     if slow:
         notes.append(f"logged slowly: {', '.join(slow)}; gusts faster than that are smoothed away")
-    return ForceBalance(times[flying] - times[0], force[flying], 9.81 / scale, rates, notes)
+    if log.damaged:
+        notes.append("the log is damaged or was cut off: what follows the damage was not read")
+    return ForceBalance(times - start, force, 9.81 / scale, rates, notes)
 
 
 def _rotate(q: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ __all__ = [
     "Certificate",
     "Evidence",
     "compare_certificates",
+    "differences",
     "digest",
     "weakest",
 ]
@@ -114,40 +115,28 @@ def digest(*parts: object) -> str:
 
 def compare_certificates(stored: Certificate, fresh: Certificate, tolerance: float = 1e-6) -> list[str]:
     """Say in words where a stored certificate differs from a recomputed one; empty when they agree."""
-    found = []
-    if stored.inputs != fresh.inputs:
-        found.append(f"its inputs changed (stored {stored.inputs or 'none'}, now {fresh.inputs})")
-    for name in ("claim", "source", "method", "verdict", "reason"):
-        if getattr(stored, name) != getattr(fresh, name):
-            found.append(f"{name} is stored as '{getattr(stored, name)}', recomputed as '{getattr(fresh, name)}'")
-    if [_plain(asdict(a)) for a in stored.assumptions] != [_plain(asdict(a)) for a in fresh.assumptions]:
-        found.append("its assumptions differ")
-    for name in ("evidence", "counterexample", "details"):
-        difference = _first_difference(stored.as_dict()[name], fresh.as_dict()[name], tolerance, name)
-        if difference:
-            found.append(difference)
-    return found
+    return differences(stored.as_dict(), fresh.as_dict(), "", tolerance)
 
 
-def _first_difference(stored: object, fresh: object, tolerance: float, path: str) -> str | None:
-    if isinstance(stored, dict) and isinstance(fresh, dict) and stored.keys() == fresh.keys():
+def differences(stored: object, fresh: object, path: str = "", tolerance: float = 1e-4) -> list[str]:
+    """Every place where two plain documents differ, in words; numbers with a fraction may differ by rounding."""
+    if isinstance(stored, dict) and isinstance(fresh, dict) and list(stored) == list(fresh):
         keys: Iterable = stored
     elif isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
         keys = range(len(stored))
     else:
-        if _is_number(stored) and _is_number(fresh):
-            close = bool(np.isclose(float(stored), float(fresh), rtol=tolerance, atol=tolerance))
-            return None if close else f"{path} is stored as {stored}, recomputed as {fresh}"
-        return None if stored == fresh else f"{path} is stored as {stored}, recomputed as {fresh}"
-    for key in keys:
-        difference = _first_difference(stored[key], fresh[key], tolerance, f"{path}.{key}")
-        if difference:
-            return difference
-    return None
+        return [] if _same(stored, fresh, tolerance) else [f"{path} is stored as {stored!r}, recomputed as {fresh!r}"]
+    return [
+        text for key in keys for text in differences(stored[key], fresh[key], f"{path}.{key}".strip("."), tolerance)
+    ]
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _same(stored: object, fresh: object, tolerance: float) -> bool:
+    if type(stored) is not type(fresh):  # 1, 1.0 and true are not the same field
+        return False
+    if isinstance(stored, float) and isinstance(fresh, float):
+        return math.isclose(stored, fresh, rel_tol=tolerance, abs_tol=min(tolerance, 1e-6))
+    return stored == fresh
 
 
 def _plain(value: object) -> Any:

@@ -147,6 +147,19 @@ def _erf(x: Branch) -> Branch:
     return _chain(x.value.map(math.erf, -1.0, 1.0), _near(2 / math.sqrt(math.pi)) * bell, x)
 
 
+def _arctangent(x: Branch) -> Branch:
+    quarter = math.nextafter(math.pi / 2, 2.0)
+    return _chain(x.value.map(math.atan, -quarter, quarter), (ONE + x.value.power(2)).reciprocal(), x)
+
+
+def _cube_root(x: Branch) -> Branch:
+    value = x.value.map(math.cbrt)
+    square = point(3.0) * value.power(2)
+    # Steeper without bound towards 0, and rising all the same.
+    slope = square.reciprocal() if square.lo > 0 else Interval(point(square.hi).reciprocal().lo, math.inf)
+    return _chain(value, slope, x)
+
+
 def log_add_exp(x: Branch, y: Branch) -> Branch:
     """log(e^x + e^y) = y + log(1 + e^(x - y)), whose slope is logistic: smooth where the program has a kink."""
     gap = _subtract(x, y)
@@ -200,6 +213,8 @@ RULES: dict[str, Callable[..., Branch]] = {
     "sin": lambda x: _chain(_sine(x.value, 0), _sine(x.value, 1), x),
     "cos": lambda x: _chain(_sine(x.value, 1), -_sine(x.value, 0), x),
     "erf": _erf,
+    "atan": _arctangent,
+    "cbrt": _cube_root,
     "abs": _absolute,
     "max": _maximum,
     "min": _minimum,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,6 @@ from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = ["Findings", "Plan", "Subject", "certify_subject"]
 
-BATCH = 250
 CRITIC_EPISODES = 400
 
 
@@ -38,12 +38,14 @@ class Plan(NamedTuple):
     anytime: bool = False
     max_violation: float | None = None
     seed: int = 2_000_003
+    batch: int = 250
 
 
 class Subject(NamedTuple):
     """A trained run as certification sees it.
 
-    `play(index, batch, num)` gives returns `[N]` and costs `[N, C]` of fresh episodes of one seed's greedy policy.
+    `play(index, batch, num)` gives returns `[N]` and costs `[N, C]` of fresh episodes of one seed's greedy policy;
+    `say` takes lines on how far it has come.
     `long_env` is the same task without its time limit, where there is one; `curves` are returns per seed and step.
     """
 
@@ -60,6 +62,7 @@ class Subject(NamedTuple):
     steps: np.ndarray
     curves: np.ndarray
     iterations: int
+    say: Callable[[str], None] = lambda line: None
 
 
 class Findings(NamedTuple):
@@ -75,6 +78,7 @@ class Findings(NamedTuple):
 def certify_subject(subject: Subject, plan: Plan) -> Findings:
     """Certify safety of every seed's policy, then everything the run's method rests on."""
     safety, returns = _safety(subject, plan)
+    subject.say("the method and its parts")
     safe = [s for s, c in zip(subject.seeds, safety, strict=True) if c.verdict == SUPPORTED]
     delivered = max(safe, key=lambda s: returns[s], default=None)
     certificates, skipped = list(safety), []
@@ -83,16 +87,15 @@ def certify_subject(subject: Subject, plan: Plan) -> Findings:
     calibrated, reason = _calibration(subject, plan, delivered)
     certificates += calibrated
     skipped += [reason] if reason else []
-    certificates += _reference(subject.settings, subject.fingerprint)
+    certificates += _reference(subject.settings)
     slices = _slices(subject, _index(subject, delivered))
     certificates += certify_metric(slices or default_instance(subject.spec))
     if slices is None:
         skipped.append("slices of the run: this algorithm computes no A-GSWD, so the library's default was certified")
     if subject.curves.size:
         best = float(np.nanmax(subject.curves))
-        certificates.append(
-            certify_learning_rate(subject.steps, subject.curves, best, "the best smoothed return of any seed")
-        )
+        proxy = "the best smoothed return of any seed"
+        certificates.append(certify_learning_rate(subject.steps, subject.curves, best, proxy, known=False))
     if subject.algorithm.critics is not None:  # Theorem 2 is about ORPO-DR
         certificates.append(_premises(subject))
     counts = {s: int(c.details["episodes"]) for s, c in zip(subject.seeds, safety, strict=True)}
@@ -100,16 +103,20 @@ def certify_subject(subject: Subject, plan: Plan) -> Findings:
 
 
 def _safety(subject: Subject, plan: Plan) -> tuple[list[Certificate], dict[int, float]]:
-    """A certificate for each seed's policy. With `anytime`, batches are played until every seed is decided."""
+    """A certificate for each seed's policy. With `anytime`, batches are played until the seed is decided."""
     found, means = [], {}
+    size = min(plan.batch, plan.episodes)
     for index, seed in enumerate(subject.seeds):
         played: list[tuple[np.ndarray, np.ndarray]] = []
         while True:
-            size = min(BATCH, plan.episodes) if plan.anytime else plan.episodes
             played.append(subject.play(index, len(played), size))
-            returns, costs = (np.concatenate(parts) for parts in zip(*played, strict=True))
+            returns, costs = (np.concatenate(parts)[: plan.episodes] for parts in zip(*played, strict=True))
+            subject.say(f"seed {seed}: {len(costs)} of {'at most ' if plan.anytime else ''}{plan.episodes} episodes")
+            # Bounds for a number of episodes fixed in advance may be looked at only once all of them are there.
+            if not plan.anytime and len(costs) < plan.episodes:
+                continue
             certificate = _safety_of(subject, plan, index, seed, costs)
-            if not plan.anytime or decided([certificate]) or len(costs) + size > plan.episodes:
+            if decided([certificate]) or len(costs) >= plan.episodes:
                 break
         found.append(certificate)
         means[seed] = float(returns.mean())
@@ -211,17 +218,19 @@ def _calibration(subject: Subject, plan: Plan, delivered: int | None) -> tuple[l
     return found, None
 
 
-def _reference(settings: Any, fingerprint: str) -> list[Certificate]:
+def _reference(settings: Any) -> list[Certificate]:
     """Contraction, projection and fixed point with this run's discount and quantiles, on a reference CMDP."""
     discount = min(float(getattr(settings, "discount", 0.9)), 0.99)
     num = min(int(getattr(settings, "num_quantiles", 8)), 8)
     cmdp = random_cmdp(0, num_states=4, num_actions=2, branching=2, discount=discount)
     policy = np.random.default_rng(0).dirichlet(np.ones(2), 4)
-    return [
+    found = [
         certify_contraction(cmdp, policy, num_quantiles=num, num_pairs=300, seed=0),
         certify_projection(num=num),
         certify_fixed_point(cmdp._replace(discount=min(discount, 0.9)), policy, episodes=5_000),
     ]
+    about = "on a fixed random CMDP of 4 states, not on this run's task or policy: "
+    return [replace(c, claim=about + c.claim) for c in found]
 
 
 def _premises(subject: Subject) -> Certificate:

@@ -139,8 +139,7 @@ def certify_safety(
 
 def _reason(verdict: str, rows: list[CostRow], delta: float) -> str:
     if verdict == SUPPORTED:
-        parts = [f"{r['cost']} <= {r['mean_bounds'][1]:.4g} (limit {r['limit']:g})" for r in rows]
-        return f"certified safe at {1 - delta:.0%}: {', '.join(parts)}"
+        return f"certified on average at {1 - delta:.0%}: {'; '.join(map(_both, rows))}"
     if verdict == REFUTED:
         row = next(r for r in rows if r["verdict"] == REFUTED)
         return (
@@ -152,6 +151,15 @@ def _reason(verdict: str, rows: list[CostRow], delta: float) -> str:
     hint = "the mean sits at its limit" if more is None else f"about {more} more episodes would decide"
     low, high = row["mean_bounds"]
     return f"undecided: {row['cost']} lies in [{low:.4g}, {high:.4g}] around its limit {row['limit']:g}; {hint}"
+
+
+def _both(row: CostRow) -> str:
+    """The bound on the mean, and how often one episode is above the limit all the same."""
+    low, high = row["violation_bounds"]
+    return (
+        f"mean {row['cost']} <= {row['mean_bounds'][1]:.4g} (limit {row['limit']:g}), above the limit in "
+        f"{row['violation']:.1%} of episodes [{low:.1%}, {high:.1%}]"
+    )
 
 
 def decided(certificates: Sequence[Certificate]) -> bool:

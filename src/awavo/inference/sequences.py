@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 from awavo.config import setting
 from awavo.inference.wvi import move_particles, move_probabilities
 from awavo.networks.distributions import ActionDistribution
+from awavo.transport.ascent import ascend_slices
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
@@ -33,6 +34,11 @@ ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
 DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
 # Order k of A-GSWD.
 ORDER = 2.0
+# Steps that a decision's slices ascend, and how far each goes.
+ASCENT_STEPS, ASCENT_STEP = 3, 0.3
+# Share of the pairs of particles taken for neighbours, whose distance is the width of a mode; how much more the mode
+# of the step before counts.
+NEIGHBOURS, STAY = 0.25, 0.5
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,8 @@ class Sequences(NamedTuple):
 
     `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
     `propose(prepared, policy) -> actions`, from the policy at the first candidates; `execute(actions)`, as the
-    environment takes them; `move(key, q, actions, weights, slices) -> (q, target, distance)`; `first(q)`; `pick(key,
-    first [E, ..], greedy)`; `draw(key, num)` random actions.
+    environment takes them; `move(key, q, actions, weights, slices) -> (q, target, distance)`; `pick(key, q, greedy)`, an
+    action of the first step; `draw(key, num)` random actions.
     """
 
     start: Callable[[], Array]
@@ -70,7 +76,6 @@ class Sequences(NamedTuple):
     propose: Callable[[PyTree, ActionDistribution], Array]
     execute: Callable[[Array], Array]
     move: Callable[[Array, Array, Array, Array, Array], tuple[Array, Array, Array]]
-    first: Callable[[Array], Array]
     pick: Callable[[Array, Array, bool], Array]
     draw: Callable[[Array, int], Array]
 
@@ -140,8 +145,8 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
         moved, left = move_probabilities(q, target, slices, defining=defining, order=ORDER, num_steps=config.num_steps)
         return moved, target, jnp.mean(left)
 
-    def pick(key, first, greedy):
-        return jnp.argmax(first, -1) if greedy else jax.random.categorical(key, jnp.log(first + 1e-9))
+    def pick(key, q, greedy):
+        return jnp.argmax(q[0]) if greedy else jax.random.categorical(key, jnp.log(q[0] + 1e-9))
 
     return Sequences(
         start=lambda: jnp.full((horizon, num), 1.0 / num),
@@ -150,7 +155,6 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
         propose=propose,
         execute=lambda actions: actions,
         move=move,
-        first=lambda q: q[0],
         pick=pick,
         draw=lambda key, count: jax.random.randint(key, (count,), 0, num),
     )
@@ -178,20 +182,25 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
     def move(key, q, actions, weights, slices):
         # A whole sequence is one point of R^(N d).
         target = jnp.swapaxes(actions, 0, 1).reshape(config.num_sequences, -1)
-        if config.metric == "kl":
-            flat, distance = target[resample(key, weights, num)], jnp.zeros(())
-        else:
+        # From where resampling ends: A-GSWD places few particles better than chance does, and never has far to go.
+        flat, distance = target[resample(key, weights, num)], jnp.zeros(())
+        if config.metric == "a-gswd":
+            if config.slices == "adaptive":
+                slices = ascend_slices(
+                    flat, target, slices,
+                    y_weights=weights, defining=defining, order=ORDER, num_steps=ASCENT_STEPS, step=ASCENT_STEP,
+                )  # fmt: skip
             flat, distance = move_particles(
-                q.reshape(num, -1), target, weights, slices,
-                defining=defining, order=ORDER, num_steps=config.num_steps,
-            )  # fmt: skip
-        return jnp.clip(flat, -1.0, 1.0).reshape(q.shape), target, distance
+                flat, target, weights, slices, defining=defining, order=ORDER, num_steps=config.num_steps
+            )
+        flat = jnp.clip(flat, -1.0, 1.0)
+        return committed(flat, q[0].reshape(-1)).reshape(q.shape), target, distance
 
-    def pick(key, first, greedy):
+    def pick(key, q, greedy):
+        near = nearness(q.reshape(num, -1))[0]
         if greedy:
-            return to_box(space, first.mean(1))
-        chosen = jax.random.randint(key, (first.shape[0], 1, 1), 0, num)
-        return to_box(space, jnp.take_along_axis(first, chosen, 1)[:, 0])
+            return to_box(space, near @ q[:, 0] / near.sum())
+        return to_box(space, q[jax.random.categorical(key, jnp.log(near + 1e-9)), 0])
 
     return Sequences(
         # At the centre: the prior's candidates spread them.
@@ -201,10 +210,29 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         propose=propose,
         execute=lambda actions: to_box(space, actions),
         move=move,
-        first=lambda q: q[:, 0],
         pick=pick,
         draw=lambda key, count: to_box(space, jax.random.uniform(key, (count, dim), minval=-1.0, maxval=1.0)),
     )
+
+
+def nearness(points: Float[Array, "P D"], others: Float[Array, "Q D"] | None = None) -> Float[Array, "P Q"]:
+    """exp(-d^2 / (2 h^2)) between points (and others), h the distance within which a share of their pairs lies."""
+    squares = jnp.sum((points[:, None] - points) ** 2, -1)
+    apart = jnp.where(jnp.eye(points.shape[0], dtype=bool), jnp.nan, squares)
+    width = jnp.maximum(jnp.nanquantile(apart, NEIGHBOURS), 1e-12)
+    if others is not None:
+        squares = jnp.sum((points[:, None] - others) ** 2, -1)
+    return jnp.exp(-0.5 * squares / width)
+
+
+def committed(points: Float[Array, "P D"], before: Float[Array, " D"]) -> Float[Array, "P D"]:
+    """The points with the centre of the heaviest mode first; the mode that `before` lies in counts for more.
+
+    Between two ways round an obstacle the mean is the obstacle, and two equal ways would be taken in turn.
+    """
+    density = nearness(points).mean(1) * (1.0 + STAY * nearness(points, before[None])[:, 0])
+    first = jnp.argmax(density)
+    return points.at[0].set(points[first]).at[first].set(points[0])
 
 
 def resample(key: Array, weights: Float[Array, " K"], num: int) -> Array:

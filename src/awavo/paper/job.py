@@ -51,13 +51,13 @@ class Job:
         return out / "runs" / self.name
 
 
-def seeds_in(path: Path) -> set[int]:
-    """The seeds that a result file's name claims."""
+def seeds_in(path: Path) -> range | set[int]:
+    """The seeds that a result file's name claims; a range stays one, however far it reaches."""
     text = path.stem.rpartition("-s")[2]
     try:
         if "-" in text:
             first, last = map(int, text.split("-"))
-            return set(range(first, last + 1))
+            return range(first, last + 1)
         return set(map(int, text.split("_")))
     except ValueError:
         return set()
@@ -65,14 +65,27 @@ def seeds_in(path: Path) -> set[int]:
 
 def missing_jobs(jobs: Iterable[Job], out: Path) -> list[Job]:
     """The jobs with the seeds for which no finished file of their family lies anywhere in `out`."""
-    done: dict[str, set[int]] = {}
+    jobs = list(jobs)
+    families = {job.family for job in jobs}
+    done: dict[str, list[range | set[int]]] = {}
     for path in out.rglob("*.json") if out.is_dir() else ():
-        done.setdefault(path.stem.rpartition("-s")[0], set()).update(seeds_in(path))
+        family = path.stem.rpartition("-s")[0]
+        if family in families and _is_finished(path):
+            done.setdefault(family, []).append(seeds_in(path))
     return [
         replace(job, seeds=block)
         for job in jobs
-        for block in _blocks([seed for seed in job.seeds if seed not in done.get(job.family, ())])
+        for block in _blocks([seed for seed in job.seeds if not any(seed in s for s in done.get(job.family, ()))])
     ]
+
+
+def _is_finished(path: Path) -> bool:
+    """Whether a result file holds a result: its name alone says nothing."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and bool(content.get("rows"))
 
 
 def _blocks(seeds: Sequence[int]) -> list[tuple[int, ...]]:

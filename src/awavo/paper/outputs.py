@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from matplotlib.figure import Figure
 
+from awavo.files import new_folder
 from awavo.paper.figures import FIGURES
 from awavo.paper.job import Job, write_atomically
 from awavo.paper.method_results import device_text
 from awavo.paper.plotting import new_figure, save
 from awavo.results.limits import STRICT, LimitRule
+from awavo.results.store import write_table
 
 __all__ = ["FigureFinding", "QUICK", "Picture", "FigureTask", "merge_blocks", "provenance_lines", "write_finding"]
 
@@ -74,8 +75,7 @@ class FigureFinding:
 def write_finding(task: FigureTask, finding: FigureFinding) -> list[Path]:
     """Write data.parquet, the pictures and finding.md into OUT/FIGURE; return their paths, the paragraph's first."""
     spec, folder = FIGURES[task.figure], task.out / task.figure
-    folder.mkdir(parents=True, exist_ok=True)
-    pl.DataFrame(finding.data, infer_schema_length=None).write_parquet(folder / "data.parquet")
+    write_table(new_folder(folder) / "data.parquet", finding.data)
     lines = provenance_lines(task.results)
     about = f"{'quick budget; ' if task.size == 'quick' else ''}{short_provenance(task.results)}"
     written = [folder / "data.parquet"]

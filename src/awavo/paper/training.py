@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from awavo.files import locked
 from awavo.paper.job import write_atomically
 from awavo.paper.plans import train_config
 from awavo.results.recorder import Recorder
 from awavo.results.statistics import mean_estimate
 from awavo.runs.evaluate import Evaluator
 from awavo.runs.problem import build_problem
-from awavo.runs.train import Training, locked, seed_axis
+from awavo.runs.train import Training, seed_axis
 from awavo.training.loop import MAX_CHUNK
 
 __all__ = ["checkpoint_iterations", "curve_iterations", "curve_rows", "run_learning"]

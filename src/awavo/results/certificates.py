@@ -6,10 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from awavo.results.compare import Comparison
+from jinja2 import TemplateError
+from markupsafe import Markup
+
+from awavo.errors import RunFolderError
+from awavo.results.certificate_record import is_about_policy, read_record, why_not_shown
+from awavo.results.compare import Comparison, Row
 from awavo.results.outcome import format_number
 from awavo.results.page import Section, render
-from awavo.results.store import RunData, read_json
+from awavo.results.store import RunData
 
 __all__ = ["certificates_section"]
 
@@ -17,7 +22,7 @@ _PARTS = {
     "operator": "Operators between likelihoods and returns",
     "calibration": "Critics: calibration as trained",
     "conformal": "Critics: after conformal correction",
-    "bellman": "Distributional Bellman operator (reference CMDP)",
+    "bellman": "Distributional Bellman operator (on a fixed random CMDP, not on this task)",
     "metric": "Sliced Wasserstein distance (A-GSWD)",
     "rate": "Rate of convergence",
     "schedule": "Premises of the rate theorem",
@@ -27,20 +32,30 @@ _MARKS = {"proved": "✓", "supported": "✓", "undecided": "?", "refuted": "✗
 
 
 def certificates_section(comparison: Comparison) -> Section | None:
-    """Certificates of every run that has some; None when no run has."""
-    runs = []
-    for row in (row for group in comparison.groups for row in group.rows):
-        path = row.run.path / "certificates.json"
-        if path.is_file():
-            runs.append({"label": row.label, **_run(row.run, read_json(path))})
-    if not runs:
-        return None
-    return Section("certificates", "Certificates", render("sections/certificates.html", runs=runs, marks=_MARKS))
+    """Certificates of every run that has some; None when no run has.
+
+    Only those are shown that are bound to the run as it is now; of the others it is said why they are not.
+    """
+    rows = [row for group in comparison.groups for row in group.rows]
+    parts = [_part(row, len(rows) > 1) for row in rows if (row.run.path / "certificates.json").is_file()]
+    return Section("certificates", "Certificates", Markup("").join(parts)) if parts else None
+
+
+def _part(row: Row, several: bool) -> Markup:
+    run, path = row.run, row.run.path
+    content = read_record(path)
+    reasons = why_not_shown(path, content)
+    label = row.label if several else ""
+    try:
+        shown = {"again": f"awavo certify {path.name}"} if reasons else _run(run, content)
+        return render("sections/certificates.html", run=shown, label=label, unbound=reasons, marks=_MARKS)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, TemplateError) as error:
+        raise RunFolderError(f"'{path}/certificates.json' is damaged ({error}): certify the run again.") from error
 
 
 def _run(run: RunData, content: Mapping[str, Any]) -> dict[str, Any]:
     certificates = [_certificate(entry) for entry in content["certificates"]]
-    safety = [c for c in certificates if c["part"] == "safety"]
+    safety = [c for c in certificates if is_about_policy(c["name"])]
     parts = [
         {"title": title, "certificates": [c for c in certificates if c["part"] == part]}
         for part, title in _PARTS.items()
@@ -49,12 +64,14 @@ def _run(run: RunData, content: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "state": "bad" if seed is None else "ok",
         "statement": _statement(content),
-        "stale": content.get("env_steps") != run.env_steps,
         "safety": safety,
         "rows": [_row(c) for c in safety],
         "names": [(name, format_number(limit)) for name, limit in zip(run.cost_names, run.cost_limits, strict=True)],
         "parts": [part for part in parts if part["certificates"]],
-        "counts": content["counts"],
+        "counts": [
+            (about, ", ".join(f"{number} {verdict}" for verdict, number in content["counts"][part].items()))
+            for part, about in (("policy", "the policies and their limits"), ("method", "the method and its parts"))
+        ],
         "skipped": content.get("skipped", []),
         "confidence": f"{1 - plan['delta']:.1%}".replace(".0%", "%"),
         "anytime": plan["anytime"],
@@ -71,7 +88,8 @@ def _statement(content: Mapping[str, Any]) -> str:
         return "No policy of this run is certified to keep all its limits."
     entry = next(c for c in content["certificates"] if c["name"] == f"safety.seed_{seed}")
     parts = [
-        f"mean {cost['cost']} at most {format_number(cost['mean_bounds'][1])} (limit {format_number(cost['limit'])})"
+        f"mean {cost['cost']} at most {format_number(cost['mean_bounds'][1])} (limit {format_number(cost['limit'])}; "
+        f"{cost['violation']:.1%} of single episodes are above it)"
         for cost in entry["details"]["costs"]
     ]
     confidence = f"{1 - plan['delta']:.1%}".replace(".0%", "%")

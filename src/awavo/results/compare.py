@@ -135,6 +135,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
     rows = [row for group in groups for row in group.rows]
     for row in rows:
         outcome = row.outcome
+        notes += [f"{row.label}: {note}." for note in row.run.notes]
         if not outcome.evaluated:
             notes.append(f"{row.label}: not evaluated, figures are of the {outcome.source} (exploring policy).")
         elif outcome.env_steps < row.run.env_steps:

@@ -22,6 +22,9 @@ __all__ = ["draw_flight", "flight_section", "read_flight"]
 WIDTH, HEIGHT, MARGIN = 760, 460, 24
 TURN, LEAN = math.radians(-58), math.radians(32)
 MAX_POINTS = 1500
+LARGEST = 1e6  # metres, and newtons
+# What reading somebody's record raises where a value is not what it should be.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
 
 def read_flight(path: Any) -> dict[str, Any]:
@@ -30,9 +33,11 @@ def read_flight(path: Any) -> dict[str, Any]:
         record = json.loads(path.read_text())
         points = np.asarray(record["path"]["position"], float)
         target = np.asarray(record["path"]["target"], float)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        force = np.asarray(record["path"]["force"], float)
+    except (OSError, *MALFORMED) as error:
         raise RunFolderError(f"'{path}' is not a recorded episode ({error}): run `awavo render` again.") from error
-    if points.ndim != 2 or points.shape[1] != 3 or points.shape != target.shape or not np.isfinite(points).all():
+    whole = points.ndim == 2 and points.shape[1] == 3 and len(points) and points.shape == target.shape == force.shape
+    if not whole or not (np.abs([points, target, force]) < LARGEST).all():  # NaN compares as false
         raise RunFolderError(f"'{path}' holds no path of finite points [T, 3]: run `awavo render` again.")
     return record
 
@@ -113,12 +118,19 @@ def flight_section(comparison: Comparison) -> Section | None:
         file = row.run.path / "flight.json"
         if not file.is_file():
             continue
-        record = read_flight(file)
-        costs = ", ".join(f"{escape(k)} {float(v):.2f}" for k, v in record.get("costs", {}).items())
-        about = (
-            f"{escape(row.label)}: seed {escape(str(record.get('seed')))}, {len(record['path']['position'])} steps, "
-            f"ended by {escape(str(record.get('ended')))}, return {float(record.get('return', math.nan)):.2f}, {costs}."
-        )
-        note = "Solid: flown, thicker where the external force is larger. Dashed: reference or goals."
-        shown.append(f"<figure>{draw_flight(record)}<figcaption>{about} {note}</figcaption></figure>")
+        try:
+            shown.append(_figure(read_flight(file), row.label))
+        except MALFORMED as error:
+            raise RunFolderError(f"'{file}' is not a recorded episode ({error}): run `awavo render` again.") from error
     return Section("path", "Path in space", Markup("".join(shown))) if shown else None
+
+
+def _figure(record: dict[str, Any], label: str) -> str:
+    """The drawing of an episode with its totals below."""
+    costs = ", ".join(f"{escape(k)} {float(v):.2f}" for k, v in record.get("costs", {}).items())
+    about = (
+        f"{escape(label)}: seed {escape(str(record.get('seed')))}, {len(record['path']['position'])} steps, "
+        f"ended by {escape(str(record.get('ended')))}, return {float(record.get('return', math.nan)):.2f}, {costs}."
+    )
+    note = "Solid: flown, thicker where the external force is larger. Dashed: reference or goals."
+    return f"<figure>{draw_flight(record)}<figcaption>{about} {note}</figcaption></figure>"

@@ -90,12 +90,24 @@ def outcome_of(run: RunData, mode: str = "greedy", rule: LimitRule = STRICT) -> 
         lengths = _numbers(entry["length"]["per_seed"])
         table = np.stack(costs, axis=1) if costs else np.zeros((len(returns), 0))
         facts = int(entry["env_steps"]), float(entry["episodes_per_seed"])
-    except (KeyError, TypeError, ValueError) as error:
+        _check_rates(entry.get("violation_rate") or {})
+        if len(returns) == 1:  # its interval is the one recorded
+            figures = [entry["return"], entry["length"], *(entry["costs"][name] for name in run.cost_names)]
+            _numbers([figure[end] for figure in figures for end in ("low", "high")])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RunFolderError(f"'{run.path}/evaluation.json' is damaged ({error!r}): evaluate the run again.") from error
     first = int(run.config.get("seed", 0))
     seeds = run.seeds if len(run.seeds) == len(returns) else [first + index for index in range(len(returns))]
     source = f"{mode} evaluation"
     return Outcome(source, True, seeds, returns, table, lengths, run.cost_names, run.cost_limits, *facts, entry, rule)
+
+
+def _check_rates(rates: Any) -> None:
+    """Refuse shares of single episodes that are no table of numbers."""
+    for name, figure in rates.items():
+        for key, value in (figure or {}).items():
+            if value is not None and not isinstance(value, int | float | list):
+                raise ValueError(f"the violation rate of {name} has {key}={value!r:.40}")
 
 
 def _from_training(run: RunData, rule: LimitRule) -> Outcome:

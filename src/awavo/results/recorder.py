@@ -70,18 +70,20 @@ class Recorder:
         write_table(folder / "metrics.parquet", pl.DataFrame(self.metrics).fill_nan(None))
         write_table(folder / "episodes.parquet", pl.DataFrame(self.episodes))
 
-    def load(self, folder: Path, env_steps: int) -> None:
-        """Take up the tables of an interrupted run, up to the step its checkpoint holds."""
+    def load(self, folder: Path, env_steps: int, *, summed: bool = False) -> None:
+        """Take up the tables of an interrupted run, up to its checkpoint's step; `summed` as in `read_table`."""
         import polars as pl
+
+        from awavo.results.store import read_table
 
         for name, blocks in (("metrics", self._metrics), ("episodes", self._episodes)):
             path = folder / f"{name}.parquet"
             try:
-                table = pl.read_parquet(path).filter(pl.col("env_steps") <= env_steps)
+                table = read_table(path, summed=summed)[0].filter(pl.col("env_steps") <= env_steps)
                 blocks[:] = [{column: table[column].to_numpy() for column in table.columns}]
-            except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            except pl.exceptions.PolarsError as error:
                 raise RunFolderError(
-                    f"'{path}' is missing or damaged while a checkpoint exists: restore it, or give another --out."
+                    f"'{path}' is not a table of this run: restore it, or give another --out."
                 ) from error
 
     def recent(self, window: int = 20) -> dict[str, float]:

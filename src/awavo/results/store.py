@@ -1,11 +1,18 @@
-"""The run folder on disk: read it whole, write its files so that a crash never leaves half of one."""
+"""The run folder on disk: read it whole, write its files so that a crash never leaves half of one.
+
+config.json is sealed (a checksum of its own content), its configuration has a fingerprint, the checkpoints name both,
+and every table carries a checksum: what was edited or damaged is refused. That is integrity, not a signature: whoever
+rewrites every file of a folder consistently is found out by computing its numbers again (`awavo certify --recheck`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +21,34 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from awavo.config import stored_fingerprint
 from awavo.errors import RunFolderError
 from awavo.files import write_bytes
 
-__all__ = ["FORMAT", "RunData", "load_run", "read_json", "to_plain", "write_bytes", "write_json", "write_table"]
+__all__ = [
+    "FORMAT",
+    "RunData",
+    "load_run",
+    "newest_checkpoint",
+    "read_config",
+    "read_json",
+    "read_table",
+    "seal_of",
+    "to_plain",
+    "write_bytes",
+    "write_json",
+    "write_sealed",
+    "write_table",
+]
 
 FORMAT = 1
 """Version of config.json this package writes and reads."""
 
 _EPISODE_COLUMNS = ("seed", "env_steps", "return", "length")
+_SUM_KEY, _NO_SUM = b"awavo-sha256", b"0" * 64
+_MAX_HEADER = 1 << 26
+UNSEALED = "config.json carries no seal (an older awavo wrote it): an edit of its limits would not be noticed"
+UNSUMMED = "carries no checksum (an older awavo wrote it): damage would not be noticed"
 
 
 @dataclass(frozen=True)
@@ -34,6 +60,7 @@ class RunData:
     metrics: pl.DataFrame
     episodes: pl.DataFrame
     evaluation: dict[str, Any] | None
+    notes: tuple[str, ...] = ()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -86,29 +113,98 @@ class RunData:
 def load_run(path: str | os.PathLike[str]) -> RunData:
     """Read a run folder; `RunFolderError` says which file is wrong and what to do."""
     folder = Path(path)
-    if not (folder / "config.json").is_file():
+    meta, notes = read_config(folder)
+    columns = (*_EPISODE_COLUMNS, *(f"cost_{name}" for name in meta["spec"]["cost_names"]))
+    summed = "seal" in meta
+    metrics, metrics_note = _checked_columns(folder / "metrics.parquet", ("seed", "env_steps"), summed=summed)
+    episodes, episodes_note = _checked_columns(folder / "episodes.parquet", columns, summed=summed)
+    evaluation = _read_evaluation(folder / "evaluation.json", sealed=summed)
+    return RunData(folder, meta, metrics, episodes, evaluation, (*notes, *metrics_note, *episodes_note))
+
+
+def read_config(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The content of config.json, and what cannot be vouched for; an edited one is refused."""
+    path = folder / "config.json"
+    if not path.is_file():
         what = "has no config.json" if folder.is_dir() else "is not a folder"
         raise RunFolderError(f"'{folder}' {what}: expected a run folder. Give the --out folder of `awavo train`.")
-    meta = read_json(folder / "config.json")
+    meta = read_json(path)
     _check_meta(folder, meta)
-    names = meta["spec"]["cost_names"]
-    metrics = _read_table(folder / "metrics.parquet", ("seed", "env_steps"))
-    episodes = _read_table(folder / "episodes.parquet", (*_EPISODE_COLUMNS, *(f"cost_{name}" for name in names)))
-    evaluation = read_json(folder / "evaluation.json") if (folder / "evaluation.json").exists() else None
-    if evaluation is not None and not all(isinstance(entry, dict) for entry in evaluation.values()):
-        raise RunFolderError(f"'{folder}/evaluation.json' is damaged: expected one object per mode. Evaluate again.")
-    return RunData(folder, meta, metrics, episodes, evaluation)
+    edited = f"'{path}' was edited after training:"
+    remedy = "Restore it, or train anew with the options you want."
+    if "seal" in meta and meta["seal"] != seal_of(meta):
+        raise RunFolderError(f"{edited} its content does not match its seal. {remedy}")
+    if meta.get("fingerprint") != stored_fingerprint(meta["config"]):
+        raise RunFolderError(f"{edited} its configuration does not match its fingerprint. {remedy}")
+    newest = newest_checkpoint(folder)
+    named = None if newest is None else _checkpoint_header(newest).get("config")
+    if named and named != meta.get("seal"):
+        raise RunFolderError(f"{edited} its checkpoint was written under another seal. {remedy}")
+    return meta, [] if "seal" in meta else [UNSEALED]
+
+
+def _read_evaluation(path: Path, *, sealed: bool) -> dict[str, Any] | None:
+    """The entries of evaluation.json by mode; with `sealed` its seal must be there and fit."""
+    if not path.exists():
+        return None
+    content = read_json(path)
+    entries = {mode: entry for mode, entry in content.items() if mode != "seal"}
+    if not all(isinstance(entry, dict) for entry in entries.values()):
+        raise RunFolderError(f"'{path}' is damaged: expected one object per mode. Evaluate again.")
+    if (sealed or "seal" in content) and content.get("seal") != seal_of(content):
+        raise RunFolderError(f"'{path}' was edited after it was written: it does not match its seal. Evaluate again.")
+    return entries
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint with the most steps, whether it can be read or not."""
+    names = [p for p in (folder / "checkpoints").glob("step-*.safetensors") if re.fullmatch(r"step-\d{12}", p.stem)]
+    return max(names, default=None)
+
+
+def _checkpoint_header(path: Path) -> dict[str, Any]:
+    """The texts in a checkpoint's header, without its arrays; nothing where it is damaged, which is said on loading."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, _MAX_HEADER)))
+        return dict(header["__metadata__"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object."""
+    """Read a JSON object; one that names a field twice is refused."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"'{path}' is damaged ({error}): expected JSON. Restore it or start a new run.") from error
     if not isinstance(content, dict):
         raise RunFolderError(f"'{path}' is damaged: expected a JSON object. Restore it or start a new run.")
     return content
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field '{twice}' stands there twice")
+    return content
+
+
+def seal_of(content: Mapping[str, Any]) -> str:
+    """The checksum of a JSON object's other fields, their order included."""
+    text = json.dumps({name: value for name, value in content.items() if name != "seal"}, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_sealed(path: str | os.PathLike[str], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a JSON file with its seal as the last field; return what was written."""
+    plain = to_plain(content)
+    sealed = {**plain, "seal": seal_of(plain)}
+    write_json(path, sealed)
+    return sealed
 
 
 def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
@@ -120,11 +216,37 @@ def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None
 def write_table(
     path: str | os.PathLike[str], table: pl.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 ) -> None:
-    """Write a parquet file in one piece, from a frame, columns (arrays or lists) or rows."""
+    """Write a parquet file in one piece, from a frame, columns (arrays or lists) or rows, with a checksum in it."""
     frame = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table, infer_schema_length=None)
     buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    write_bytes(path, buffer.getvalue())
+    frame.write_parquet(buffer, metadata={_SUM_KEY.decode(): _NO_SUM.decode()})
+    content = buffer.getvalue()
+    # The sum is of the file with zeros in its place: whatever bit of it flips, it is noticed.
+    start = content.rindex(_NO_SUM, content.rindex(_SUM_KEY))
+    checksum = hashlib.sha256(content).hexdigest().encode()
+    write_bytes(path, content[:start] + checksum + content[start + len(checksum) :])
+
+
+def read_table(path: Path, *, summed: bool = False) -> tuple[pl.DataFrame, bool]:
+    """A parquet file, and whether it carries a checksum; with `summed` one without is refused, as a wrong one is."""
+    damaged = f"'{path}' is damaged"
+    remedy = "restore it, or train in another --out."
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunFolderError(f"{damaged} ({error.strerror}): {remedy}") from error
+    found = re.search(rb"%s.{1,4}?([0-9a-f]{64})" % _SUM_KEY, content[-65_536:], re.DOTALL)
+    if found is not None:
+        at = found.start(1) - min(len(content), 65_536) + len(content)
+        if hashlib.sha256(content[:at] + _NO_SUM + content[at + 64 :]).hexdigest().encode() != found[1]:
+            raise RunFolderError(f"{damaged}: its checksum does not match. It was edited or a bit flipped: {remedy}")
+    elif summed:
+        raise RunFolderError(f"{damaged}: it has lost its checksum: {remedy}")
+    try:
+        return pl.read_parquet(io.BytesIO(content)), found is not None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise RunFolderError(f"{damaged} ({first}): {remedy}") from error
 
 
 def to_plain(value: Any) -> Any:
@@ -155,24 +277,29 @@ def _check_meta(folder: Path, meta: Mapping[str, Any]) -> None:
                 raise RunFolderError(
                     f"'{folder}/config.json' is damaged: no {part}.{key}. Restore it or start a new run."
                 )
-    names, limits = meta["spec"]["cost_names"], meta["spec"]["cost_limits"]
+    spec, stored = meta["spec"], meta["config"]
+    names, limits = spec["cost_names"], spec["cost_limits"]
     if not isinstance(names, list) or not isinstance(limits, list) or len(names) != len(limits):
         raise RunFolderError(f"'{folder}/config.json' is damaged: expected one cost limit per cost name. Restore it.")
+    if not all(isinstance(limit, int | float) and abs(limit) < 1e300 for limit in limits):
+        raise RunFolderError(f"'{folder}/config.json' is damaged: a cost limit is not a number. Restore it.")
+    texts = [stored["task"], stored["algo"], *names]
+    mappings = [meta.get(part, {}) for part in ("versions", "device")]
+    mappings += [stored.get(part, {}) for part in ("task_options", "algo_options")]
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(part, dict) for part in mappings):
+        raise RunFolderError(f"'{folder}/config.json' is damaged: a part of it has another type. Restore it.")
 
 
-def _read_table(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Read a parquet file and check that the columns are there; a table without rows needs none."""
+def _checked_columns(path: Path, columns: Sequence[str], *, summed: bool) -> tuple[pl.DataFrame, list[str]]:
+    """A table with its columns checked, and a note if it has no checksum; a table without rows needs no columns."""
     if not path.is_file():
         raise RunFolderError(f"'{path}' is missing: the run has no results yet. Run the same `awavo train` again.")
-    try:
-        table = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise RunFolderError(f"'{path}' is damaged ({first}): run the same `awavo train` again.") from error
+    table, has_sum = read_table(path, summed=summed)
+    note = [] if has_sum else [f"{path.name} {UNSUMMED}"]
     if table.is_empty():
         whole = ("seed", "env_steps", "length")
-        return pl.DataFrame(schema={name: pl.Int64 if name in whole else pl.Float64 for name in columns})
+        return pl.DataFrame(schema={name: pl.Int64 if name in whole else pl.Float64 for name in columns}), note
     missing = [name for name in columns if name not in table.columns]
     if missing:
         raise RunFolderError(f"'{path}' has no column '{missing[0]}': expected {', '.join(columns)}. Train again.")
-    return table
+    return table, note

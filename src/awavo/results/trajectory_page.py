@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,16 @@ import numpy as np
 from markupsafe import Markup
 
 from awavo.errors import RunFolderError
+from awavo.files import read_arrays
 from awavo.results.page import asset, render
-from awavo.results.store import write_bytes
+from awavo.results.store import read_json, write_bytes
 from awavo.results.trajectory_scores import Z90
 
 __all__ = ["SUMMARY", "is_inference", "read_inference", "write_inference_report"]
 
 SUMMARY = "inference.json"
 SITES_SHOWN = 200
+MAX_BYTES = 2**34  # of the arrays of an inference, unpacked
 LABELS = {
     "rmse": "RMSE, never observed",
     "rmse_first_quarter": "first quarter",
@@ -42,16 +43,25 @@ def is_inference(folder: Path) -> bool:
 def read_inference(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The summary and the arrays of a folder."""
     try:
-        summary = json.loads((folder / SUMMARY).read_text())
-        with np.load(folder / "posterior.npz") as file:
-            return summary, {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError) as error:
+        summary = read_json(folder / SUMMARY)
+        return summary, read_arrays(folder / "posterior.npz", MAX_BYTES)
+    except (OSError, ValueError) as error:
         raise RunFolderError(f"'{folder}' holds no readable inference ({error}): run `awavo infer` again.") from error
 
 
 def write_inference_report(folders: Sequence[Path], out: Path) -> Path:
     """One page for one or several inferences; with several, error and time against the number of states come first."""
     read = [read_inference(Path(folder)) for folder in folders]
+    try:
+        page = _page(read)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        named = ", ".join(map(str, folders))
+        raise RunFolderError(f"'{named}' cannot be shown ({error!r}): run `awavo infer` again.") from error
+    write_bytes(Path(out), page.encode())
+    return Path(out)
+
+
+def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
     summaries = [summary for summary, _ in read]
     figures = []
     if len(read) > 1:
@@ -66,7 +76,7 @@ def write_inference_report(folders: Sequence[Path], out: Path) -> Path:
             _figure(f"bands-{number}", f"Components never observed {name}", "Bands hold 90% of the posterior.",
                     components_figure(posterior)),
         ]  # fmt: skip
-    page = render(
+    return render(
         "inference.html",
         title=f"Inference: {', '.join(dict.fromkeys(s['system'] for s in summaries))}",
         subtitle="Trajectories inferred from part of their components by projections in tangent slices (WVI).",
@@ -76,8 +86,6 @@ def write_inference_report(folders: Sequence[Path], out: Path) -> Path:
         figures=figures,
         commands=[f"{s['command']}   # commit {s['commit']}, {s['device'].get('kind', '')}" for s in summaries],
     )
-    write_bytes(Path(out), str(page).encode())
-    return Path(out)
 
 
 def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -14,9 +14,11 @@ import numpy as np
 
 from awavo.config import TrainConfig
 from awavo.errors import CheckpointError, InputError, RunFolderError
+from awavo.files import require_writable
+from awavo.interruption import stop_flag
 from awavo.provenance import command_line
 from awavo.results.limits import STRICT, LimitRule
-from awavo.results.store import RunData, load_run, read_json, write_json
+from awavo.results.store import RunData, load_run, read_config, write_sealed
 from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
 from awavo.runs.evaluate import EVALUATION_SEED, Evaluator
 from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
@@ -28,6 +30,7 @@ from awavo.types import Env
 __all__ = ["Run", "certify", "configure", "evaluate", "load", "train", "train_iter"]
 
 CERTIFICATION_SEED = 2_000_003
+READ_ONLY = "Make it writable, or copy the run elsewhere."
 
 
 def configure(
@@ -70,10 +73,11 @@ def train_iter(
 
     The operator is certified first: one whose conditions are refuted is refused with the counter-example.
     """
-    enable_cache()
-    problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
-    require_certified_operator(problem.settings, operator)
-    yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
+    with stop_flag():
+        enable_cache()
+        problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
+        require_certified_operator(problem.settings, operator)
+        yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
 
 
 def train(
@@ -105,13 +109,11 @@ def load(
     Somebody else's folder must not make it run: it is refused unless the caller passes those parts, or `trust`.
     """
     folder = Path(path)
-    if not (folder / "config.json").is_file():
-        raise RunFolderError(f"'{folder}' is not a run folder: expected the --out folder of `awavo train`.")
-    meta = read_json(folder / "config.json")
-    stored = dict(meta.get("config", {}))
-    if stored.get("cost_limits") is not None:
-        stored["cost_limits"] = tuple(stored["cost_limits"])
+    meta, notes = read_config(folder)
+    stored = dict(meta["config"])
     try:
+        if stored.get("cost_limits") is not None:
+            stored["cost_limits"] = tuple(stored["cost_limits"])
         settings = resolve_config(TrainConfig(**stored))
     except TypeError as error:
         raise RunFolderError(f"'{folder}/config.json' does not fit this version of awavo ({error}).") from error
@@ -123,24 +125,33 @@ def load(
             "trust=True, or pass the part itself)."
         )
     problem = build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
-    return Run(folder, settings, meta["fingerprint"], problem, operator)
+    return Run(folder, settings, meta, problem, operator, notes)
 
 
 class Run:
     """A run on disk, with its trained policies."""
 
-    def __init__(self, path: Path, config: TrainConfig, fingerprint: str, problem: Problem, operator: Any = None):
+    def __init__(
+        self,
+        path: Path,
+        config: TrainConfig,
+        meta: Mapping[str, Any],
+        problem: Problem,
+        operator: Any = None,
+        notes: Sequence[str] = (),
+    ):
         self.path = path
         self.config = config
+        self.meta = meta
         self.problem = problem
         self.operator = operator
-        checkpoint, refused = latest_checkpoint(path / "checkpoints", fingerprint)
+        checkpoint, refused = latest_checkpoint(path / "checkpoints", meta["fingerprint"])
         if checkpoint is None:
             reason = f" ({refused[0]})" if refused else ""
             raise CheckpointError(f"'{path}' has no usable checkpoint{reason}: run the same `awavo train` again.")
         self.env_steps = checkpoint.env_steps
         self.checkpoint_path = checkpoint.path
-        self.notes = refused
+        self.notes = [*notes, *refused]
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         template = state_template(problem)
         self.states = [restore(seed_arrays(checkpoint, s), template, checkpoint.path).algorithm for s in self.seeds]
@@ -179,27 +190,26 @@ class Run:
 
     def evaluate(self, episodes: int = 100, **options: Any) -> dict[str, Any]:
         """Evaluate every seed (options as for `awavo.evaluate`); write and return evaluation.json."""
+        require_writable(self.path, READ_ONLY)
         result = evaluate(self, episodes, **options)
-        write_json(self.path / "evaluation.json", result)
+        write_sealed(self.path / "evaluation.json", result)
         return result
 
     def certify(self, **options: Any) -> dict[str, Any]:
         """Certify the run (options as for `awavo.certify`); write and return certificates.json."""
-        result = certify(self, **options)
-        write_json(self.path / "certificates.json", result)
-        return result
+        require_writable(self.path, READ_ONLY)
+        return write_sealed(self.path / "certificates.json", certify(self, **options))
 
-    def recheck(self) -> dict[str, list[str]]:
-        """Compute every stored certificate again; names of those that differ, with the differences."""
-        if not (self.path / "certificates.json").is_file():
-            raise RunFolderError(f"'{self.path}' has no certificates.json: run `awavo certify {self.path}` first.")
-        return recheck_run(self, read_json(self.path / "certificates.json"))
+    def recheck(self, on_progress: Callable[[str], None] | None = None) -> dict[str, list[str]]:
+        """Compute the stored certificates again; where the record differs, in words, by the part of it."""
+        return recheck_run(self, on_progress)
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Write the report page and return its path."""
         from awavo.results.report import write_report
 
         path = self.path / "report.html" if out is None else Path(out)
+        require_writable(path.parent)
         write_report([self.data], path)
         return path
 
@@ -226,9 +236,10 @@ def certify(
     *,
     episodes: int = 1_000,
     delta: float = 0.05,
-    anytime: bool = False,
+    anytime: bool | None = None,
     max_violation: float | None = None,
     seed: int = CERTIFICATION_SEED,
+    on_progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Certify the run's policies and what its method rests on, on fresh episodes; nothing is written.
 
@@ -236,11 +247,14 @@ def certify(
         run: A run from `load` or `train`.
         episodes: Fresh episodes of each seed's greedy policy (at most, with `anytime`).
         delta: All bounds on all policies hold together with probability at least 1 - delta.
-        anytime: Stop as soon as every policy is decided, with bounds that allow it.
+        anytime: Stop as soon as every policy is decided, with bounds that allow it (default: where it plans).
         max_violation: Largest accepted probability that an episode's cost exceeds its limit.
         seed: Seed of the fresh episodes.
+        on_progress: Takes a line after every batch of episodes.
 
     Returns:
         The content of certificates.json.
     """
-    return certify_run(run, episodes=episodes, delta=delta, anytime=anytime, max_violation=max_violation, seed=seed)
+    return certify_run(
+        run, on_progress, episodes=episodes, delta=delta, anytime=anytime, max_violation=max_violation, seed=seed
+    )

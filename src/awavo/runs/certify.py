@@ -5,26 +5,31 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from awavo.errors import InputError
-from awavo.formal.certificate import digest
+from awavo.checks import LARGEST_SEED, check_range
+from awavo.errors import InputError, RunFolderError
+from awavo.formal.certificate import differences, digest
 from awavo.formal.episodes import tail_length
 from awavo.formal.operator_proof import require_operator
 from awavo.formal.run_certificates import Findings, Plan, Subject, certify_subject
-from awavo.formal.store import read_plan, recheck, record
 from awavo.inference.operators import make_operator
 from awavo.provenance import command_line, source_commit, versions
 from awavo.registry import TASKS, resolve, task_options
+from awavo.results.certificate_record import FORMAT, PROVENANCE, binding, count_verdicts, read_record, why_unbound
 from awavo.results.curves import learning_curve
+from awavo.results.store import to_plain
 from awavo.runs.evaluate import Evaluator
 from awavo.runs.problem import functional_env
-from awavo.training.evaluation import Episodes
 
-__all__ = ["certify_run", "recheck_run", "require_certified_operator"]
+__all__ = ["certify_run", "compare_records", "read_plan", "recheck_run", "require_certified_operator"]
+
+Say = Callable[[str], None]
+BATCH, PLANNED_BATCH = 250, 25  # episodes played between two looks; a planned one costs a hundred times more
+MAX_EPISODES = 1_000_000
 
 
 def _operator_of(settings: Any, operator: Any) -> Any:
@@ -41,48 +46,114 @@ def require_certified_operator(settings: Any, operator: Any = None) -> None:
         require_operator(used)
 
 
-def certify_run(run: Any, **options: Any) -> dict[str, Any]:
-    """Certify a loaded run; the content of certificates.json."""
-    plan = _check_plan(Plan(**options))
+def certify_run(run: Any, on_progress: Say | None = None, **options: Any) -> dict[str, Any]:
+    """Certify a loaded run; the content of certificates.json, without its seal."""
+    plan = _check_plan(_complete(run, options))
     began = time.perf_counter()
-    findings = _findings(run, plan)
     stamp = {
-        "env_steps": run.env_steps,
         "command": command_line(),
         "commit": source_commit(),
         "versions": versions(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "wall_s": round(time.perf_counter() - began, 2),
     }
-    return record(findings, plan, stamp)
+    return _record(run, plan, on_progress) | stamp | {"wall_s": round(time.perf_counter() - began, 2)}
 
 
-def recheck_run(run: Any, content: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Compute stored certificates again with the plan they were made with, and compare."""
-    return recheck(content, _findings(run, _check_plan(read_plan(content))).certificates)
+def recheck_run(run: Any, on_progress: Say | None = None) -> dict[str, list[str]]:
+    """Make the stored record again, with the plan it was made with, and compare the whole of it.
+
+    A record that was made from other files is not computed again: nothing in it would be about this run.
+    """
+    stored = read_record(run.path)
+    if stored["format"] != FORMAT:
+        raise RunFolderError(
+            f"'{run.path}/certificates.json' has format {stored['format']}, expected {FORMAT}: an older awavo wrote it "
+            f"and bound it to no checkpoint. Run `awavo certify {run.path}` again."
+        )
+    found = why_unbound(stored, binding(run.path, run.checkpoint_path))
+    differences = {"certificates.json": found} if found else {}
+    if stored["bound"] != binding(run.path, run.checkpoint_path):
+        return differences
+    return differences | compare_records(stored, _record(run, _check_plan(read_plan(stored)), on_progress))
+
+
+def _complete(run: Any, options: Mapping[str, Any]) -> Plan:
+    """The plan of these options. Policies that plan are played in small batches, and only until they are decided."""
+    plans = run.problem.algorithm.plan is not None
+    options = dict(options)
+    if options.get("anytime") is None:
+        options["anytime"] = plans
+    return Plan(**options, batch=PLANNED_BATCH if plans else BATCH)
+
+
+def _record(run: Any, plan: Plan, on_progress: Say | None) -> dict[str, Any]:
+    """Everything in certificates.json that can be computed again."""
+    findings = _findings(run, plan, on_progress)
+    return to_plain(
+        {
+            "format": FORMAT,
+            "bound": binding(run.path, run.checkpoint_path),
+            "plan": plan._asdict(),
+            "delivered_seed": findings.delivered,
+            "episodes": findings.episodes,
+            "returns": findings.returns,
+            "counts": count_verdicts((c.name, c.verdict) for c in findings.certificates),
+            "skipped": findings.skipped,
+            "certificates": [c.as_dict() for c in findings.certificates],
+            "env_steps": run.env_steps,
+        }
+    )
+
+
+def read_plan(content: Mapping[str, Any]) -> Plan:
+    """The plan of a stored record."""
+    plan = content["plan"] if isinstance(content["plan"], dict) else {}
+    numbers = {"delta": float, "max_violation": float | None}
+    kinds = {name: numbers.get(name, type(default)) for name, default in Plan()._asdict().items()}
+    if set(plan) != set(kinds) or not all(isinstance(plan[name], kind) for name, kind in kinds.items()):
+        raise RunFolderError(f"certificates.json is damaged: expected a plan of {', '.join(kinds)}. Certify again.")
+    return Plan(**plan)
+
+
+def compare_records(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Where a stored record differs from the one made again, by field or by certificate."""
+    fields = [name for name in dict.fromkeys([*stored, *fresh]) if name not in (*PROVENANCE, "seal", "certificates")]
+    nothing = "nothing"
+    found = {name: differences(stored.get(name, nothing), fresh.get(name, nothing), name) for name in fields}
+    names = [[entry["name"] for entry in record["certificates"]] for record in (stored, fresh)]
+    if names[0] != names[1] and set(names[0]) == set(names[1]):
+        found["certificates"] = ["they stand in another order, or more than once"]
+    old, new = ({entry["name"]: entry for entry in record["certificates"]} for record in (stored, fresh))
+    for name in dict.fromkeys([*names[0], *names[1]]):
+        if name not in new:
+            found[name] = ["is stored but was not found again"]
+        elif name not in old:
+            found[name] = ["was found but is not stored"]
+        else:
+            found[name] = differences(old[name], new[name])
+    return {name: texts for name, texts in found.items() if texts}
 
 
 def _check_plan(plan: Plan) -> Plan:
     if plan.episodes < 20:
         raise InputError(f"episodes={plan.episodes} is too few to certify anything: give at least 20.")
-    if not 0 < plan.delta < 1:
-        raise InputError(f"delta={plan.delta} is not between 0 and 1: 0.05 is 95% confidence.")
+    # A stored plan may say anything. Every batch adds one to the seed; smaller shares of delta are zero in the bounds.
+    check_range("episodes", plan.episodes, 20, MAX_EPISODES)
+    check_range("batch", plan.batch, 1, BATCH)
+    check_range("seed", plan.seed, 0, LARGEST_SEED - MAX_EPISODES)
+    check_range("delta", plan.delta, 1e-12, 1 - 1e-12)
     if plan.max_violation is not None and not 0 <= plan.max_violation <= 1:
         raise InputError(f"max_violation={plan.max_violation} is not a probability.")
     return plan
 
 
-def _findings(run: Any, plan: Plan) -> Findings:
+def _findings(run: Any, plan: Plan, on_progress: Say | None) -> Findings:
     problem = run.problem
-    batches: dict[tuple[int, int], list[Episodes]] = {}
-    evaluators: dict[int, Evaluator] = {}
+    evaluators: dict[int, Evaluator] = {}  # one program for each size of batch
 
     def play(index: int, batch: int, num: int) -> tuple[np.ndarray, np.ndarray]:
-        # All seeds are played together, once for each batch.
-        if (batch, num) not in batches:
-            evaluator = evaluators.setdefault(num, Evaluator(problem, run.seeds, num))
-            batches[batch, num] = evaluator.play(run.states, True, plan.seed + batch)
-        totals = batches[batch, num][index]
+        evaluator = evaluators.setdefault(num, Evaluator(problem, run.seeds, num))
+        totals = evaluator.play_one(run.states[index], index, True, plan.seed + batch)
         return np.asarray(totals.returns, float), np.asarray(totals.costs, float)
 
     curve = learning_curve(run.data, "return", points=100)
@@ -101,6 +172,7 @@ def _findings(run: Any, plan: Plan) -> Findings:
         steps=curve.env_steps,
         curves=curve.per_seed,
         iterations=run.env_steps // per_iteration,
+        say=on_progress or (lambda line: None),
     )
     return certify_subject(subject, plan)
 

@@ -46,18 +46,26 @@ class Evaluator:
 
     def play(self, states: Sequence[Any], greedy: bool, seed: int = EVALUATION_SEED) -> list[Episodes]:
         """Totals of fresh episodes of every seed; `states` are the algorithm's, one a seed."""
+        return self._play(list(range(len(self._seeds))), states, greedy, seed)
+
+    def play_one(self, state: Any, index: int, greedy: bool, seed: int = EVALUATION_SEED) -> Episodes:
+        """The same episodes of the seed at `index` alone."""
+        return self._play([index], [state], greedy, seed)[0]
+
+    def _play(self, indices: list[int], states: Sequence[Any], greedy: bool, seed: int) -> list[Episodes]:
         if greedy not in self._programs:
             one = self._program(greedy)
             self._programs[greedy] = jax.jit(jax.vmap(one) if self._together else one)
         program = self._programs[greedy]
+        numbers = [self._seeds[index] for index in indices]
         if self._problem.make_host is not None:
-            return self._play_hosts(program, states, [seed + 2 * number + greedy for number in self._seeds])
+            return self._play_hosts(program, states, [seed + 2 * number + greedy for number in numbers])
         base = jax.random.key(seed)
-        keys = [jax.random.fold_in(jax.random.fold_in(base, number), greedy) for number in self._seeds]
+        keys = [jax.random.fold_in(jax.random.fold_in(base, number), greedy) for number in numbers]
         if self._together:
-            stacked = shard_seeds(_stack(list(zip(keys, states, strict=True))), len(self._seeds))
+            stacked = shard_seeds(_stack(list(zip(keys, states, strict=True))), len(numbers))
             totals = jax.tree.map(np.asarray, program(*stacked))
-            return [Episodes(*(part[i] for part in totals)) for i in range(len(self._seeds))]
+            return [Episodes(*(part[i] for part in totals)) for i in range(len(numbers))]
         played = [program(key, state) for key, state in zip(keys, states, strict=True)]
         return [Episodes(*map(np.asarray, totals)) for totals in played]
 
@@ -84,7 +92,7 @@ class Evaluator:
         make_host = self._problem.make_host
         assert make_host is not None
         count = min(self._problem.settings.num_envs, self._episodes)
-        hosts = [make_host(count) for _ in (self._seeds if self._together else self._seeds[:1])]
+        hosts = [make_host(count) for _ in (starts if self._together else starts[:1])]
         fresh = self._algorithm.begin(hosts[0].num_envs)
         try:
             if self._together:

@@ -22,6 +22,7 @@ from awavo.explain.run_explanation import (
     policy_summary,
 )
 from awavo.explain.task_factors import TASK_PUSHES, task_factors
+from awavo.files import require_writable
 from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.results.store import to_plain, write_bytes, write_table
@@ -45,12 +46,15 @@ def write_tables(
     out: Path, summary: Mapping[str, Any], head: Sequence[str], rows: Sequence[Sequence[object]]
 ) -> list[str]:
     """Write explanation.json and explanation.csv; return their paths."""
-    out.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(head)
     writer.writerows([[f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows])
-    write_bytes(out / "explanation.json", (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(
+        out / "explanation.json",
+        (json.dumps(to_plain(summary), indent=1, allow_nan=False) + "\n").encode(),
+        make_folder=True,
+    )
     write_bytes(out / "explanation.csv", text.getvalue().encode())
     return [str(out / "explanation.json"), str(out / "explanation.csv")]
 
@@ -63,6 +67,8 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     if episodes < 1:
         raise InputError(f"--episodes {episodes} must be >= 1.")
     factors = task_factors(run.config.task, run.config.task_options)
+    folder = run.path if out is None else out
+    require_writable(folder)
     problem = run.problem
     assert problem.env is not None, "every task with factors is functional"
     steps = problem.spec.horizon
@@ -75,7 +81,6 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     costs = policy_costs(traces, problem.spec.cost_names)
     notes = policy_notes(problem.algorithm.plan is not None)
     about = {f.name: f.about for f in factors}
-    folder = run.path if out is None else out
     summary = {
         "run": str(run.path), "task": run.config.task, "algo": run.config.algo, "factors": found,
         "about": about, "push_at_step": steps // 2, "episodes_per_seed": episodes,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from awavo.checks import LARGEST_SEED, check_range
 from awavo.control.flight_planner import FACTORS
 from awavo.errors import InputError
 from awavo.explain.calibration import load_calibrations
@@ -28,12 +29,16 @@ from awavo.explain.summary import (
     size_text,
 )  # fmt: skip
 from awavo.explain.ulog import RATE, force_balance, ulog_segments
+from awavo.files import new_folder, require_writable
 from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.runs.explain import Explanation, write_tables
 from awavo.training.compilation import enable_cache
 
 __all__ = ["explain_record", "explain_ulog", "fly_and_explain"]
+
+MOST_STEPS = 1_000_000
+"""Decisions of a flight at most."""
 
 
 def fly_and_explain(
@@ -51,12 +56,11 @@ def fly_and_explain(
     `factors`, `every` and `threshold` as for `explain_record`.
     """
     require_mcap()
-    if steps < 1:
-        raise InputError(f"--steps {steps} must be >= 1.")
     _check(factors, every, threshold)
+    check_range("--steps", steps, 1, MOST_STEPS)
+    check_range("--seed", seed, 0, LARGEST_SEED)
     enable_cache()
-    out = Path("runs") / f"explain-{task}-seed{seed}" if out is None else out
-    out.mkdir(parents=True, exist_ok=True)
+    out = new_folder(Path("runs") / f"explain-{task}-seed{seed}" if out is None else out)
     # Flown with the setting of the planner that the intervals were calibrated for.
     calibrated = load_calibrations()[0].planners[0]
     record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, config=calibrated, about=stamp())
@@ -91,6 +95,7 @@ def explain_record(
     enable_cache()
     _check(factors, every, threshold)
     out = _beside(path) if out is None else out
+    require_writable(out)
     log = read_log(path)
     replay = replay_log(log)._asdict()
     found = explain_log(log, tuple(factors) or FACTORS, every)
@@ -129,6 +134,7 @@ def explain_ulog(path: Path, out: Path | None = None, *, mass: float | None = No
     if mass is not None and not 0 < mass < 1000:
         raise InputError(f"--mass {mass:g} must be between 0 and 1000 kg.")
     out = _beside(path) if out is None else out
+    require_writable(out)
     found = force_balance(path)
     segments = ulog_segments(found)
     seconds = len(found.time) / RATE

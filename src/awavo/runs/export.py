@@ -8,6 +8,7 @@ import numpy as np
 
 from awavo.deploy.export import PROBES, export_policy, spec_contract, write_files
 from awavo.errors import InputError
+from awavo.files import require_writable
 from awavo.provenance import stamp
 from awavo.runs.api import Run
 
@@ -22,6 +23,8 @@ def export_run(run: Run, out: Path | None = None, *, seed: int | None = None, on
     seed = run.seeds[0] if seed is None else seed
     if seed not in run.seeds:
         raise InputError(f"this run has no seed {seed}: it has {run.seeds[0]} to {run.seeds[-1]}.")
+    folder = run.path / "export" if out is None else out
+    require_writable(folder)
     state = run.states[seed - run.seeds[0]]
     spec = run.problem.spec
     actor = run.problem.algorithm.actor
@@ -37,4 +40,4 @@ def export_run(run: Run, out: Path | None = None, *, seed: int | None = None, on
         "tolerance": run.problem.settings.tolerance,
         **stamp("command", "commit", "versions"),
     }
-    return write_files(run.path / "export" if out is None else out, files, notes, about)
+    return write_files(folder, files, notes, about)

@@ -18,6 +18,7 @@ from awavo.assimilation.assimilate import AssimilationState, Posterior, assimila
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.assimilation.observations import check_observations
 from awavo.errors import InputError, RunFolderError
+from awavo.files import locked
 from awavo.provenance import stamp
 from awavo.results.store import to_plain, write_bytes
 from awavo.results.trajectory_page import SUMMARY, write_inference_report
@@ -70,6 +71,22 @@ def infer_trajectories(
     observed = check_observations(observed, system.shape, noise_std)
     truth = None if truth is None else _checked_truth(truth, (len(observed) + 1, observed.shape[1]))
     folder = None if out is None else Path(out)
+    with locked(folder):
+        return _infer(system, observed, noise_std, settings, truth, folder, times, name, on_stage, checkpoint_seconds)
+
+
+def _infer(
+    system: System,
+    observed: np.ndarray,
+    noise_std: float,
+    settings: Settings,
+    truth: np.ndarray | None,
+    folder: Path | None,
+    times: np.ndarray | None,
+    name: str,
+    on_stage: Callable[[int, int, str], None] | None,
+    checkpoint_seconds: float,
+) -> Inference:
     fingerprint = _fingerprint(observed, noise_std, system, settings)
     state, notes = _resume(folder, fingerprint, settings)
     data = make_data(system, observed, noise_std, settings)
@@ -153,7 +170,6 @@ def _write(
     truth: np.ndarray | None,
     times: np.ndarray | None,
 ) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     arrays = posterior._asdict() | {
         "hidden": hidden,
         "times": np.arange(len(posterior.mean)) if times is None else times,

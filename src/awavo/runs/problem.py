@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from awavo.config import TrainConfig, check_config, config_from_mapping
 from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
-from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, import_named, make_host_task, make_task, resolve
+from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_named, make_host_task, make_task, resolve
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = [
@@ -133,7 +133,10 @@ def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any
     common: dict[str, Any] = dict(cost_fn=cost_fn, cost_limits=config.cost_limits)
     options = dict(config.task_options)
     horizon = options.pop("horizon", None)
+    horizon = None if horizon is None else check_option("horizon", horizon, 1)
     names = options.pop("cost_names", None)
+    if names is not None and not all(isinstance(name, str) for name in ([names] if isinstance(names, str) else names)):
+        raise ConfigError(f"cost_names={names!r} are not names.")
     common |= dict(horizon=horizon, cost_names=[names] if isinstance(names, str) else names)
     if config.task.startswith(BRIDGE):
         from awavo.tasks.bridge import bridge_env
@@ -146,10 +149,8 @@ def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any
     from awavo.tasks.host import host_env
 
     _check_gymnasium_id(config.task)
-    vectorization = options.pop("vectorization", "sync")
-    return lambda count=num_envs: host_env(
-        config.task, num_envs=count, **common, vectorization=vectorization, env_options=options
-    )
+    own = {k: options.pop(k) for k in ("vectorization", "timeout") if k in options}
+    return lambda count=num_envs: host_env(config.task, num_envs=count, **common, **own, env_options=options)
 
 
 def _check_gymnasium_id(name: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from awavo.errors import InputError
+from awavo.files import new_folder
 from awavo.provenance import stamp
 from awavo.registry import HOST_TASKS, make_host_task, make_task
 from awavo.results.pictures import save_picture, save_video
@@ -133,8 +134,7 @@ def _play_functional(
 
 def _write(record: dict[str, Any], out: Path, video: str) -> Rendering:
     """Write flight.json, picture.png and the video into `out`."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "flight.json", record)
+    write_json(new_folder(out) / "flight.json", record)
     written = [out / "flight.json", save_picture(record, out / "picture.png")]
     return Rendering(record, written if video == "none" else [*written, save_video(record, out / f"video.{video}")])
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import fcntl
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,14 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.config import TrainConfig, fingerprint
-from awavo.errors import RunFolderError
+from awavo.errors import BrokenEnvironmentError, RunFolderError
+from awavo.files import locked
+from awavo.interruption import stop_flag
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.results.recorder import Recorder
 from awavo.runs.problem import Problem
 from awavo.training.host_loop import HostRunner, host_init_fn
 from awavo.training.loop import MAX_CHUNK, ChunkOutput, CompiledRunner, Runner, TrainState, chunk_fn, init_fn
 
-__all__ = ["Progress", "Training", "locked", "make_runner", "run_training", "seed_axis", "state_template"]
+__all__ = ["Progress", "Training", "make_runner", "run_training", "seed_axis", "state_template"]
 
 CHUNK_SECONDS = 1.0
 
@@ -87,7 +84,7 @@ class Training:
         self.recorder = Recorder(problem.spec.cost_names)
         self.runner = make_runner(config, problem, self.seeds)
         self.iteration, self.notes, self.steps_per_second = 0, (), 0.0
-        self._fingerprint = fingerprint(config)
+        self._fingerprint, self._seal = fingerprint(config), ""
         if out is not None:
             self._resume(out)
         self.resumed_at = self.iteration
@@ -113,14 +110,14 @@ class Training:
 
         The folder is saved between chunks, at the end, and when `stopping` says so.
         """
-        if not self.finished:
+        if not self.finished and not stopping():
             self.runner.compile()
         left = sorted(stop for stop in stops if self.iteration < stop < self.total)
         saved_at, saved_iteration, length = time.monotonic(), self.iteration, 1
         while not self.finished and not stopping():
             left = [stop for stop in left if stop > self.iteration]
             length = min(length, min(left, default=self.total) - self.iteration)
-            took = self._run(length)
+            took = self._run_or_say_what_is_saved(length, saved_iteration)
             length = int(np.clip(CHUNK_SECONDS * length / took, 1, min(MAX_CHUNK, 2 * length)))
             if time.monotonic() - saved_at >= checkpoint_seconds and not self.finished:
                 self.save()
@@ -130,6 +127,21 @@ class Training:
             self.save()
         if isinstance(self.runner, HostRunner):
             self.runner.close()
+
+    def _run_or_say_what_is_saved(self, length: int, saved: int) -> float:
+        """One chunk; an environment that breaks loses the steps since the last checkpoint, and no more."""
+        try:
+            return self._run(length)
+        except BrokenEnvironmentError as error:
+            if isinstance(self.runner, HostRunner):
+                self.runner.close()
+            if self.out is None:
+                raise
+            steps = saved * self.per_iteration
+            kept = f"saved up to step {steps}; the same command resumes there" if steps else "nothing was saved yet"
+            raise BrokenEnvironmentError(
+                f"{str(error).rstrip('.')}. It broke after step {self.env_steps} of each seed; {kept}."
+            ) from error
 
     def _run(self, length: int) -> float:
         """One chunk, recorded; return its seconds."""
@@ -152,21 +164,22 @@ class Training:
         from awavo.training.checkpoint import write_checkpoint
 
         place: dict[str, Any] = dict(fingerprint=self._fingerprint, iteration=self.iteration, env_steps=self.env_steps)
-        write_checkpoint(self.out / "checkpoints", self.seeds, self.runner.states, **place)
+        write_checkpoint(self.out / "checkpoints", self.seeds, self.runner.states, **place, seal=self._seal)
 
     def _resume(self, out: Path) -> None:
         """Start the run folder or take it up where its newest good checkpoint is."""
         from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 
         if (out / "config.json").exists():
-            check_same(out, self.config, self._fingerprint)
+            meta = check_same(out, self.config, self._fingerprint)
         else:
-            _start_folder(out, self.config, self.problem, self._fingerprint)
+            meta = _start_folder(out, self.config, self.problem, self._fingerprint)
+        self._seal = meta.get("seal", "")
         checkpoint, refused = latest_checkpoint(out / "checkpoints", self._fingerprint)
         self.notes = tuple(refused)
         if checkpoint is None:
             return
-        self.recorder.load(out, checkpoint.env_steps)
+        self.recorder.load(out, checkpoint.env_steps, summed=bool(self._seal))
         templates = [jax.eval_shape(lambda s=state: s) for state in self.runner.states]
         self.runner.states = [
             restore(seed_arrays(checkpoint, s), t, checkpoint.path) for s, t in zip(self.seeds, templates, strict=True)
@@ -183,7 +196,7 @@ def run_training(
     "interrupted".
     """
     spec = problem.spec
-    with locked(out), _stop_flag() as stopping:
+    with stop_flag() as stopping, locked(out):
         training = Training(config, problem, out)
 
         def progress(phase: str) -> Progress:
@@ -240,8 +253,8 @@ def record_chunk(
         recorder.add_episodes(seed, env_steps, *(np.asarray(total)[done] for total in totals))
 
 
-def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> None:
-    from awavo.results.store import FORMAT, write_json
+def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> dict[str, Any]:
+    from awavo.results.store import FORMAT, write_sealed
 
     meta = {
         "format": FORMAT,
@@ -254,16 +267,16 @@ def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -
         "commit": source_commit(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    write_json(out / "config.json", meta)
+    return write_sealed(out / "config.json", meta)
 
 
-def check_same(out: Path, config: TrainConfig, mark: str) -> None:
-    """Refuse to resume in a folder that holds another run."""
-    from awavo.results.store import read_json
+def check_same(out: Path, config: TrainConfig, mark: str) -> dict[str, Any]:
+    """The content of config.json; a folder that holds another run is not resumed."""
+    from awavo.results.store import read_config
 
-    meta = read_json(out / "config.json")
-    if meta.get("fingerprint") == mark:
-        return
+    meta = read_config(out)[0]
+    if meta["fingerprint"] == mark:
+        return meta
     theirs, ours = meta.get("config", {}), dataclasses.asdict(config)
     flat = lambda c: {**c, **c.get("algo_options", {}), **c.get("task_options", {})}  # noqa: E731
     old, new = flat(theirs), flat(ours)
@@ -274,46 +287,3 @@ def check_same(out: Path, config: TrainConfig, mark: str) -> None:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-@contextmanager
-def locked(out: Path | None) -> Iterator[None]:
-    """Hold the run folder for this process alone."""
-    if out is None:
-        yield
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise RunFolderError(f"Cannot use '{out}' as a run folder: {error.strerror}. Give another --out.") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise RunFolderError(f"'{out}' is in use by another process: wait for it, or give another --out.") from error
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _stop_flag() -> Iterator[Callable[[], bool]]:
-    """Turn the first SIGINT or SIGTERM into a flag; a second one interrupts at once."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped.is_set
-        return
-
-    def handle(number: int, frame: Any) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

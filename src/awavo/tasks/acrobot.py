@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.checks import check_choice, check_limits
+from awavo.checks import check_choice, check_limits, check_physics
 from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
@@ -119,6 +119,7 @@ def acrobot(
     check_choice("on_reach", on_reach, REACH)
     check_choice("gate", gate, GATES)
     params = AcrobotParams(**physics)
+    check_physics(params, [name for name in params._fields if name not in ("gravity", "torque")])
     spec = EnvSpec("acrobot", 6, Discrete(3), horizon, COST_NAMES, check_limits(cost_limits, COST_NAMES))
 
     def observe(state):

@@ -63,10 +63,10 @@ def auto_reset(
         # The observation of the new episode is `obs`, the last one of the old `final_obs`.
         if lazy:
             state, obs = make_where_needed(reset_key, done, lambda k: reset(k, params), (Clocked(inner, time), out.obs))
-            return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)
-        fresh, fresh_obs = reset(reset_key, params)
-        state = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, Clocked(inner, time))
-        obs = jnp.where(done, fresh_obs, out.obs)
+        else:
+            fresh, fresh_obs = reset(reset_key, params)
+            state = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, Clocked(inner, time))
+            obs = jnp.where(done, fresh_obs, out.obs)
         return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)
 
     return Env(spec, params, reset, step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -21,10 +22,12 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
+from awavo.checks import LARGEST, all_usable
 from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.tasks.bridge_worker import decode_frame, encode_frame
 from awavo.tasks.host import action_spec
 from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
+from awavo.tasks.patience import check_timeout
 from awavo.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ WORKER = Path(__file__).with_name("bridge_worker.py")
 # Bytes kept of a worker's stderr, and seconds that it is given to end by itself.
 TAIL = 4096
 PATIENCE = 2.0
+MAX_DIM = 1_000_000  # numbers of an observation, and discrete actions
 
 
 class Worker:
@@ -59,6 +63,8 @@ class Worker:
             raise InputError(
                 f"python={os.fspath(python)!r} cannot be started ({error.strerror}): give an interpreter."
             ) from error
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         self._timeout = timeout
         self._tail = bytearray()
         self._drain = threading.Thread(target=_keep_tail, args=(self._process.stderr, self._tail), daemon=True)
@@ -68,9 +74,17 @@ class Worker:
     def send(self, request: str, arrays: Mapping[str, np.ndarray] | None = None, **fields: object) -> None:
         """Send a request; its answer is fetched by `receive`."""
         self._request = request
+        left = memoryview(encode_frame({"request": request, **fields}, dict(arrays or {})))
+        deadline = time.monotonic() + self._timeout
         try:
             assert self._process.stdin is not None
-            self._process.stdin.write(encode_frame({"request": request, **fields}, dict(arrays or {})))
+            stream = self._process.stdin.fileno()
+            # A pipe that nobody empties takes 64 kB and then nothing.
+            while left:
+                _, ready, _ = select.select([], [stream], [], max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise self._failure(f"did not take a request within {self._timeout:g} s")
+                left = left[os.write(stream, left) :]
         except (OSError, ValueError) as error:
             raise self._failure("is gone") from error
 
@@ -82,8 +96,12 @@ class Worker:
         except (ValueError, KeyError, TypeError) as error:
             raise self._failure(f"sent a frame that cannot be read ({error})") from error
         if "error" in header:
-            raise self._failure(f"raised {header['error']}", tail=False)
+            raise self._failure(f"raised {str(header['error'])[:1000]}", tail=False)
         return header, arrays
+
+    def refuse(self, what: str) -> BrokenEnvironmentError:
+        """Stop a process whose answer cannot be used; return the error to raise."""
+        return self._failure(f"sent {what}", tail=False)
 
     def _read(self, size: int, deadline: float) -> bytes:
         assert self._process.stdout is not None
@@ -118,45 +136,76 @@ def _keep_tail(stream: IO[bytes], tail: bytearray) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process: it leaves when its input closes, and is killed when it does not."""
+    """End the process and all that it started: it leaves when its input closes, and is killed when it does not."""
     with contextlib.suppress(OSError):
         process.stdin.close()  # pyright: ignore[reportOptionalMemberAccess]
-    try:
-        process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    # While nobody has asked for its exit code the number of the process, and so of its group, is nobody else's.
+    deadline = time.monotonic() + PATIENCE
+    while not _has_ended(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
     process.stdout.close()  # pyright: ignore[reportOptionalMemberAccess]
 
 
-class BridgeBackend:
-    """All the workers of one `HostEnv`; requests go out to all before the first answer is awaited."""
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:  # its exit code was asked for before
+        return True
 
-    def __init__(self, workers: Sequence[Worker], source: CostSource | None):
+
+class BridgeBackend:
+    """All the workers of one `HostEnv`; requests go out to all before the first answer is awaited.
+
+    Every answer is checked: shapes, types, and that all numbers are finite.
+    """
+
+    def __init__(self, workers: Sequence[Worker], source: CostSource | None, obs_dim: int):
         self._workers = workers
         self._source = source
+        self._obs_dim = obs_dim
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
         for worker, seed in zip(self._workers, seeds, strict=True):
             worker.send("reset", seed=seed)
-        return np.stack([worker.receive()[1]["obs"] for worker in self._workers])
+        return np.stack([self._observation(worker, worker.receive()[1], "obs") for worker in self._workers])
 
     def step(self, action: np.ndarray) -> HostStep:
         """Step every environment."""
         for worker, row in zip(self._workers, action, strict=True):
             worker.send("step", {"action": np.asarray(row)})
-        answers = [worker.receive() for worker in self._workers]
-        headers = [header for header, _ in answers]
-        source = self._source
-        return HostStep(
-            obs=np.stack([arrays["obs"] for _, arrays in answers]),
-            reward=np.array([h["reward"] for h in headers], np.float32),
-            costs=None if source is None else np.stack([source.read(h["costs"]) for h in headers]),
-            terminated=np.array([h["terminated"] for h in headers], bool),
-            truncated=np.array([h["truncated"] for h in headers], bool),
-            final_obs=np.stack([arrays["final_obs"] for _, arrays in answers]),
+        answers = [self._answer(worker, *worker.receive()) for worker in self._workers]
+        return HostStep(*(None if column[0] is None else np.stack(column) for column in zip(*answers, strict=True)))  # pyright: ignore[reportArgumentType]
+
+    def _answer(self, worker: Worker, header: Header, arrays: Mapping[str, np.ndarray]) -> tuple[object, ...]:
+        """The fields of a `HostStep` of one environment."""
+        reward, costs = header.get("reward"), header.get("costs")
+        ends = [header.get(name) for name in ("terminated", "truncated")]
+        if isinstance(reward, bool) or not isinstance(reward, int | float) or not all_usable(reward):
+            raise worker.refuse(f"the reward {reward!r:.50}, expected a finite number")
+        if not all(isinstance(end, bool) for end in ends):
+            raise worker.refuse(f"the ends {ends!r:.50}, expected true or false")
+        if not isinstance(costs, dict) or not all(isinstance(v, int | float | list) for v in costs.values()):
+            raise worker.refuse(f"the costs {costs!r:.50}, expected named numbers")
+        return (
+            self._observation(worker, arrays, "obs"),
+            np.float32(reward),
+            None if self._source is None else self._source.read(costs),
+            *(np.bool_(end) for end in ends),
+            self._observation(worker, arrays, "final_obs"),
         )
+
+    def _observation(self, worker: Worker, arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+        found = arrays.get(name)
+        if found is None or found.shape != (self._obs_dim,) or found.dtype != np.float32:
+            seen = "no array" if found is None else f"{found.dtype} {list(found.shape)}"
+            raise worker.refuse(f"{seen} as {name}, expected float32 [{self._obs_dim}]")
+        if not all_usable(found):
+            raise worker.refuse(f"an observation ({name}) that is not finite or is beyond {LARGEST:g}")
+        return found
 
     def close(self) -> None:
         """End every worker."""
@@ -186,6 +235,7 @@ def bridge_env(
     """
     if num_envs < 1:
         raise InputError(f"num_envs={num_envs} must be >= 1.")
+    check_timeout(timeout)
     workers: list[Worker] = []  # outside the try: those that started are closed when a later one fails
     try:
         workers += [Worker(python, timeout) for _ in range(num_envs)]
@@ -199,7 +249,34 @@ def bridge_env(
         for worker in workers:
             worker.close()
         raise
-    return HostEnv(spec, num_envs, BridgeBackend(workers, source), start, cost_fn)
+    return HostEnv(spec, num_envs, BridgeBackend(workers, source, spec.obs_dim), start, cost_fn)
+
+
+def _offer_problem(offer: Header, arrays: Mapping[str, np.ndarray]) -> str | None:
+    """What is wrong with what a worker says of its environment, if anything."""
+    action, dim, horizon = offer.get("action"), offer.get("obs_dim"), offer.get("horizon")
+    if not isinstance(action, dict) or action.get("kind") not in ("discrete", "box"):
+        return "no action space"
+    if not _is_count(dim):
+        return "a length of the observation that is none"
+    if action["kind"] == "discrete":
+        start = action.get("start")
+        if not _is_count(action.get("n")) or type(start) is not int or abs(start) > MAX_DIM:
+            return "actions that are none"
+    else:
+        bounds = [action.get("low"), action.get("high")]
+        lengths = [len(b) for b in bounds if isinstance(b, list) and all(isinstance(x, int | float) for x in b)]
+        if len(lengths) != 2 or lengths[0] != lengths[1] or not lengths[0]:
+            return "bounds of actions that are none"
+    if horizon is not None and not (type(horizon) is int and horizon > 0):
+        return "a time limit that is none"
+    if not isinstance(offer.get("costs"), dict):
+        return "costs that are none"
+    return "no first step" if {"obs", "action", "next_obs"} - set(arrays) else None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 1 <= value <= MAX_DIM
 
 
 def _specify(
@@ -211,6 +288,8 @@ def _specify(
     limits: Sequence[float] | None,
 ) -> tuple[EnvSpec, int, CostSource | None]:
     """Turn what the first worker said that its environment offers into a spec."""
+    if problem := _offer_problem(offer, arrays):
+        raise BrokenEnvironmentError(f"the bridged environment {id} offered {problem}.")
     action = offer["action"]
     space = (
         spaces.Discrete(action["n"], start=action["start"])
@@ -218,7 +297,7 @@ def _specify(
         else spaces.Box(np.array(action["low"], np.float32), np.array(action["high"], np.float32))
     )
     actions, start = action_spec(space)
-    if offer["horizon"] is None:
+    if offer.get("horizon") is None:
         raise InputError(
             f"{id} has no time limit: pass horizon=N, the number of steps after which to truncate an episode."
         )

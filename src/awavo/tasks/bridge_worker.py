@@ -15,6 +15,7 @@ if __name__ == "__main__":
 import importlib
 import json
 import os
+import signal
 import struct
 import traceback
 from collections.abc import Callable
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 # The only types that travel, and bounds on what a broken length may make the reader allocate.
 DTYPES = ("<f4", "<i8")
 MAX_HEADER = 1 << 20
-MAX_ARRAY = 1 << 28
+MAX_FRAME = 1 << 26
+MAX_ARRAYS = 16
 
 
 def encode_frame(header: Header, arrays: dict[str, np.ndarray] | None = None) -> bytes:
@@ -51,16 +53,33 @@ def decode_frame(read: Callable[[int], bytes]) -> tuple[Header, dict[str, np.nda
     (length,) = struct.unpack("<I", read(4))
     if length > MAX_HEADER:
         raise ValueError(f"frame header of {length} bytes, expected at most {MAX_HEADER}")
-    header = json.loads(read(length).decode())
+    try:
+        header = json.loads(read(length).decode())
+    except RecursionError:
+        raise ValueError("frame header of lists in lists without end") from None
+    named = header.pop("arrays", None) if isinstance(header, dict) else None
+    if not isinstance(named, list) or len(named) > MAX_ARRAYS:
+        raise ValueError("frame header that is no table with a list of arrays")
+    # All of them are looked at before the first is read.
+    sizes = [_array_size(entry) for entry in named]
+    if sum(sizes) > MAX_FRAME:
+        raise ValueError(f"frame of {sum(sizes)} bytes, expected at most {MAX_FRAME}")
     arrays = {}
-    for name, dtype, shape in header.pop("arrays"):
-        size = 4 if dtype == "<f4" else 8
-        for side in shape:
-            size *= int(side)
-        if dtype not in DTYPES or not 0 <= size <= MAX_ARRAY:
-            raise ValueError(f"array {name!r} of type {dtype!r} and shape {shape!r} is not allowed")
+    for (name, dtype, shape), size in zip(named, sizes):  # noqa: B905
         arrays[name] = np.frombuffer(read(size), dtype).reshape(shape).copy()
     return header, arrays
+
+
+def _array_size(entry: object) -> int:
+    """Bytes of an array that a header names, or ValueError where the entry is none."""
+    name, dtype, shape = entry if isinstance(entry, list) and len(entry) == 3 else (None, None, None)
+    named = isinstance(name, str) and dtype in DTYPES
+    if not named or not isinstance(shape, list) or len(shape) > 4 or any(type(n) is not int or n < 0 for n in shape):
+        raise ValueError(f"array {entry!r:.100} is not allowed")
+    size = 4 if dtype == "<f4" else 8
+    for side in shape:
+        size *= side
+    return size
 
 
 def flat_size(space: Any) -> int:
@@ -170,6 +189,13 @@ class Session:
         return obs, float(result[1]), bool(result[-3]), truncated, cost_entries(info)
 
 
+def _end_group() -> None:
+    """End what the environment started, which would outlive this process; the bridge made it lead a group."""
+    if os.getpgrp() == os.getpid():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
+
+
 def main() -> None:
     """Serve requests until the parent closes the pipe."""
     requests = os.fdopen(os.dup(0), "rb")
@@ -189,7 +215,7 @@ def main() -> None:
         try:
             header, arrays = decode_frame(read)
         except EOFError:
-            return
+            return _end_group()
         try:
             reply = getattr(session, {"make": "make", "reset": "reset", "step": "step"}[header["request"]])(
                 header, arrays

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.checks import check_limits
+from awavo.checks import check_limits, check_physics
 from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Discrete, Env, EnvSpec
 
@@ -24,6 +24,7 @@ __all__ = ["BANDS", "CartPoleParams", "cartpole", "cartpole_costs", "cartpole_dy
 
 BANDS = ((-2.4, -2.2), (-1.3, -1.1), (-0.1, 0.1), (1.1, 1.3), (2.2, 2.4))
 COST_NAMES = ("position", "angle")  # g1, g2
+POSITIVE = ("cart_mass", "pole_mass", "half_length", "time_step", "position_threshold", "angle_threshold")
 
 
 class CartPoleParams(NamedTuple):
@@ -67,6 +68,7 @@ def cartpole_costs(state: Float[Array, "4"], params: CartPoleParams) -> Float[Ar
 def cartpole(*, cost_limits: Sequence[float] = (30.0, 10.0), horizon: int = 200, **physics: float) -> Env:
     """Build the task; `physics` overrides fields of `CartPoleParams`."""
     params = CartPoleParams(**physics)
+    check_physics(params, POSITIVE)
     spec = EnvSpec("cartpole", 4, Discrete(2), horizon, COST_NAMES, check_limits(cost_limits, COST_NAMES))
 
     def reset(key, params):

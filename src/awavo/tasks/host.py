@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, SupportsFloat, TypeAlias
 
 import gymnasium as gym
@@ -15,6 +18,7 @@ from jaxtyping import Float
 from awavo.checks import all_finite
 from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
 from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
+from awavo.tasks.patience import TIMEOUT, check_timeout, watched
 from awavo.tasks.registration import register_all
 from awavo.types import ActionSpace, Box, Discrete, EnvSpec
 
@@ -111,9 +115,11 @@ def five_tuple(result: object) -> tuple[object, SupportsFloat, bool, bool, dict]
 class GymnasiumBackend:
     """Gymnasium's own vectorisation, its end-of-episode entries read back."""
 
-    def __init__(self, factories: Sequence[Callable[[], gym.Env]], vectorization: str):
+    def __init__(self, factories: Sequence[Callable[[], gym.Env]], vectorization: str, timeout: float = TIMEOUT):
         if vectorization not in ("sync", "async"):
             raise InputError(f"vectorization={vectorization!r} is not one of 'sync', 'async'.")
+        self._timeout = timeout
+        self._broken = False
         mode = AutoresetMode.SAME_STEP
         # Forked workers would inherit the locks of jax's threads.
         self._envs = (
@@ -124,11 +130,13 @@ class GymnasiumBackend:
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
-        return self._envs.reset(seed=seeds)[0]  # pyright: ignore[reportArgumentType]
+        with self._watched("reset()"):
+            return self._envs.reset(seed=seeds)[0]  # pyright: ignore[reportArgumentType]
 
     def step(self, action: np.ndarray) -> HostStep:
         """Step every environment; the end of an episode stands in `final_obs` and `final_info`."""
-        obs, reward, terminated, truncated, info = self._envs.step(action)
+        with self._watched("step()"):
+            obs, reward, terminated, truncated, info = self._envs.step(action)
         costs, final_obs = info.get("costs"), obs.copy()
         for i in np.flatnonzero(terminated | truncated):
             final_obs[i] = info["final_obs"][i]
@@ -136,9 +144,20 @@ class GymnasiumBackend:
                 costs[i] = info["final_info"]["costs"][i]
         return HostStep(obs, reward.astype(np.float32), costs, terminated, truncated, final_obs)
 
+    @contextmanager
+    def _watched(self, call: str) -> Iterator[None]:
+        try:
+            with watched(call, self._timeout):
+                yield
+        except BrokenEnvironmentError:
+            self._broken = True
+            raise
+
     def close(self) -> None:
-        """Close the environments."""
-        self._envs.close()
+        """Close the environments; processes that do not answer are ended."""
+        hard = self._broken and isinstance(self._envs, AsyncVectorEnv)
+        with contextlib.suppress(multiprocessing.TimeoutError):
+            self._envs.close(**({"terminate": True} if hard else {}))
 
 
 def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | None) -> gym.Env:
@@ -155,8 +174,10 @@ def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | Non
         return gym.make(id, max_episode_steps=horizon, **options)
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise UnknownNameError(f"Gymnasium cannot make '{id}': {error}") from error
-    except TypeError as error:
-        raise InputError(f"Gymnasium cannot make '{id}' with {dict(options)}: {error}") from error
+    except Exception as error:  # the environment's own code may raise anything
+        raise InputError(
+            f"Gymnasium cannot make '{id}' with {dict(options)}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _make_flat(id: EnvSource, options: Mapping[str, Any], horizon: int | None, source: CostSource | None) -> gym.Env:
@@ -173,6 +194,7 @@ def host_env(
     cost_limits: Sequence[float] | None = None,
     horizon: int | None = None,
     vectorization: str = "sync",
+    timeout: float = TIMEOUT,
     env_options: Mapping[str, Any] | None = None,
 ) -> HostEnv:
     """Build `num_envs` copies of a Gymnasium id, or of what a factory returns.
@@ -180,18 +202,20 @@ def host_env(
     Costs come from `info` or from `cost_fn(obs [E, d], action, next_obs [E, d]) -> [E] or [E, C]`, called with
     flattened observations and with actions in the environment's own units; `next_obs` is the true next one at the end
     of an episode too. `horizon` is needed where the environment has no time limit of its own. `vectorization` is "sync"
-    or "async" (one process each).
+    or "async" (one process each). `timeout` bounds every step and reset, in seconds.
     """
     if num_envs < 1:
         raise InputError(f"num_envs={num_envs} must be >= 1.")
+    timeout = check_timeout(timeout)
     options = dict(env_options or {})
     probe = make_gymnasium(id, options, horizon)
     try:
-        spec, start, source = _probe(id, probe, cost_fn, cost_names, cost_limits, horizon)
+        with watched("the first step of the environment", timeout):
+            spec, start, source = _probe(id, probe, cost_fn, cost_names, cost_limits, horizon)
     finally:
         probe.close()
     factory = functools.partial(_make_flat, id, options, horizon, source)
-    return HostEnv(spec, num_envs, GymnasiumBackend([factory] * num_envs, vectorization), start, cost_fn)
+    return HostEnv(spec, num_envs, GymnasiumBackend([factory] * num_envs, vectorization, timeout), start, cost_fn)
 
 
 def _probe(

@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 from numpy.typing import ArrayLike
 
-from awavo.checks import all_finite, check_limits
+from awavo.checks import LARGEST, all_finite, all_usable, check_limits
 from awavo.errors import BrokenEnvironmentError, InputError
+from awavo.tasks.patience import watched
 from awavo.types import Discrete, EnvSpec, Timestep
 
 __all__ = ["Backend", "CostFn", "CostSource", "HostEnv", "HostStep", "apply_cost_fn", "find_costs", "name_costs"]
@@ -69,6 +70,8 @@ class CostSource(NamedTuple):
             raise BrokenEnvironmentError(
                 f"step(): info has no {error}, which an earlier step had: {COST_REMEDY}"
             ) from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise BrokenEnvironmentError(f"step(): a cost in info is no number ({error}): {COST_REMEDY}") from error
         if costs.shape != (len(self.names),):
             raise BrokenEnvironmentError(
                 f"step(): info has {len(costs)} costs, an earlier step had {len(self.names)}: report all of them."
@@ -118,8 +121,10 @@ class HostEnv:
     def reset(self, seed: int) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere; different seeds share no stream of any environment."""
         seeds = np.random.SeedSequence(seed).generate_state(self.num_envs)
-        self._obs = self._backend.reset([int(s) >> 1 for s in seeds])
-        return self._obs.copy()
+        obs = self._backend.reset([int(s) >> 1 for s in seeds])
+        self._check_numbers("reset()", observation=obs)
+        self._obs = obs
+        return obs.copy()
 
     def step(self, action: Shaped[np.ndarray, " E *d"]) -> Timestep:
         """Step every environment with actions `0 .. n-1`, or in the environment's own units."""
@@ -128,15 +133,21 @@ class HostEnv:
         action = self._check_action(np.asarray(action))
         out = self._backend.step(action)
         costs = out.costs if self._cost_fn is None else apply_cost_fn(self._cost_fn, self._obs, action, out.final_obs)
-        for name, values in (("observation", out.final_obs), ("reward", out.reward), ("cost", costs)):
-            if values is None or not all_finite(values):
-                raise BrokenEnvironmentError(
-                    f"step(): {self.spec.name} returned a {name} that is not finite: run `awavo check-env` on it."
-                )
+        self._check_numbers("step()", observation=out.final_obs, reward=out.reward, cost=costs)
+        self._check_numbers("reset() after an episode", observation=out.obs)
         self._obs = out.obs
         # As everywhere: truncated only where the episode did not end by itself.
         truncated = out.truncated & ~out.terminated
         return Timestep(out.obs.copy(), out.reward, costs, out.terminated, truncated, out.final_obs)  # pyright: ignore
+
+    def _check_numbers(self, where: str, **parts: np.ndarray | None) -> None:
+        """Refuse numbers that would spoil the normaliser and every network behind it."""
+        for name, values in parts.items():
+            if values is None or not all_usable(values):
+                raise BrokenEnvironmentError(
+                    f"{where}: the {name} of {self.spec.name} is not finite or is beyond {LARGEST:g}: "
+                    "run `awavo check-env` on it."
+                )
 
     def close(self) -> None:
         """Close the environments."""
@@ -171,7 +182,8 @@ def apply_cost_fn(
     cost_fn: CostFn, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray
 ) -> Float[np.ndarray, "E C"]:
     """Call the user's cost function and bring its result to `[E, C]` float32."""
-    costs = np.asarray(cost_fn(obs, action, next_obs), np.float32)
+    with watched("cost_fn"):
+        costs = np.asarray(cost_fn(obs, action, next_obs), np.float32)
     if costs.ndim not in (1, 2) or costs.shape[0] != obs.shape[0]:
         raise InputError(
             f"cost_fn returned shape {costs.shape}, expected ({obs.shape[0]},) or ({obs.shape[0]}, C): "

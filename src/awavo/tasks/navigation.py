@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.checks import check_limits
+from awavo.checks import check_limits, check_physics
 from awavo.tasks.base import Transition, auto_reset
 from awavo.types import Box, Env, EnvSpec
 
@@ -41,6 +41,7 @@ class NavigationParams(NamedTuple):
 def navigation(*, cost_limits: Sequence[float] = (2.0,), horizon: int = 100, **physics: Any) -> Env:
     """Build the task, whose state (and observation) is (position, velocity); `physics` overrides `NavigationParams`."""
     params = NavigationParams(**physics)
+    check_physics(params, ("time_step",), signed=("start", "goal"))
     limits = check_limits(cost_limits, COST_NAMES)
     spec = EnvSpec("navigation", 4, Box((-1.0, -1.0), (1.0, 1.0)), horizon, COST_NAMES, limits)
 

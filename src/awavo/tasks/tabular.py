@@ -22,6 +22,9 @@ from awavo.types import Discrete, Env, EnvSpec
 __all__ = ["CMDP", "garnet", "garnet_cmdp", "hazard_grid", "hazard_grid_cmdp", "policy_values", "tabular"]
 
 
+MAX_TABLE = 10**8  # entries of the table of transitions
+
+
 class CMDP(NamedTuple):
     """A finite constrained MDP that never terminates by itself. `signals` are the reward, then the costs."""
 
@@ -67,6 +70,11 @@ def garnet_cmdp(
     num_states: int = 20, num_actions: int = 4, branching: int = 3, num_costs: int = 2, seed: int = 0
 ) -> CMDP:
     """Random CMDP: each (s, a) reaches `branching` random states with random weights; signals are uniform on [0, 1]."""
+    if min(num_states, num_actions, num_costs) < 1 or num_states**2 * num_actions > MAX_TABLE or seed < 0:
+        raise InputError(
+            f"num_states={num_states}, num_actions={num_actions}, num_costs={num_costs} and seed={seed}: expected at "
+            f"least 1, 1, 1 and 0, and at most {MAX_TABLE:g} transitions."
+        )
     if not 1 <= branching <= num_states:
         raise InputError(f"branching={branching} must lie between 1 and num_states={num_states}.")
     rng = np.random.default_rng(seed)
@@ -105,8 +113,8 @@ def hazard_grid_cmdp(size: int = 6, slip: float = 0.1) -> CMDP:
     The four actions move east, north, west, south and slip to a random one with probability `slip`; walls keep the
     place.
     """
-    if size < 3 or not 0 <= slip < 1:
-        raise InputError(f"size={size} must be >= 3 and slip={slip} in [0, 1).")
+    if size < 3 or 4 * size**4 > MAX_TABLE or not 0 <= slip < 1:
+        raise InputError(f"size={size} must lie between 3 and {(MAX_TABLE / 4) ** 0.25:.0f} and slip={slip} in [0, 1).")
     num_states = size * size
     moves = ((1, 0), (0, 1), (-1, 0), (0, -1))
     intended = np.zeros((num_states, 4, num_states))

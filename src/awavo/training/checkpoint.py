@@ -1,8 +1,9 @@
 """Checkpoints: the whole training state in one safetensors file, checked and written in one piece.
 
 A file holds one array per leaf, named `<seed>/<path of the leaf>`, and in its header the fingerprint of the
-configuration, the step, and a BLAKE2 hash over names, types, shapes and bytes. It is written beside its place, flushed
-and renamed, so that a crash leaves the one before. Nothing in it is code and nothing is unpickled.
+configuration, the seal of config.json, the step, and a BLAKE2 hash over names, types, shapes and bytes. It is written
+beside its place, flushed and renamed, so that a crash leaves the one before. Nothing in it is code and nothing is
+unpickled.
 """
 
 from __future__ import annotations
@@ -86,21 +87,33 @@ def _digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> st
 
 
 def write_checkpoint(
-    folder: Path, seeds: Sequence[int], states: Sequence[PyTree], *, fingerprint: str, iteration: int, env_steps: int
+    folder: Path,
+    seeds: Sequence[int],
+    states: Sequence[PyTree],
+    *,
+    fingerprint: str,
+    iteration: int,
+    env_steps: int,
+    seal: str = "",
 ) -> Path:
-    """Write a checkpoint beside the others and drop all but the newest `KEEP`."""
+    """Write a checkpoint beside the others and drop all but the newest `KEEP`; `seal` is that of config.json."""
     arrays = {
         f"{seed}/{name}": a for seed, state in zip(seeds, states, strict=True) for name, a in flatten(state).items()
     }
     arrays = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}
     metadata = {"format": FORMAT, "fingerprint": fingerprint, "iteration": str(iteration), "env_steps": str(env_steps)}
+    metadata |= {"config": seal} if seal else {}
     payload = save(arrays, {**metadata, "digest": _digest(arrays, metadata)})
-    path = folder / f"step-{env_steps:012d}.safetensors"
+    path = folder / _name(env_steps)
     remedy = "The checkpoint before it is intact; free the space and run again."
     write_bytes(path, payload, make_folder=True, remedy=remedy)
     for old in _listed(folder)[:-KEEP]:
         old.unlink(missing_ok=True)
     return path
+
+
+def _name(env_steps: int) -> str:
+    return f"step-{env_steps:012d}.safetensors"
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -124,6 +137,8 @@ def read_checkpoint(path: Path, fingerprint: str | None = None) -> Checkpoint:
         raise CheckpointError(
             f"'{path}' belongs to another configuration: fingerprint {metadata['fingerprint']}, not {fingerprint}."
         )
+    if path.name != _name(int(metadata["env_steps"])):
+        raise CheckpointError(f"'{path}' was renamed: it holds step {metadata['env_steps']}.")
     return Checkpoint(arrays, int(metadata["iteration"]), int(metadata["env_steps"]), path)
 
 

@@ -36,20 +36,24 @@ def evaluate_env(
         reset_key, step_key = jax.random.split(key)
         envs = start_envs(reset_key, env, num_episodes)
 
-        def step(carry, key):
-            env_state, obs, running, totals, memory = carry
-            act_key, env_key = jax.random.split(key)
+        step_keys = jax.random.split(step_key, env.spec.horizon)
+
+        def step(carry):
+            time, env_state, obs, running, totals, memory = carry
+            act_key, env_key = jax.random.split(step_keys[time])
             action, _, memory = algorithm.decide(act_key, state, obs, memory, greedy)
             keys = jax.random.split(env_key, num_episodes)
             env_state, out = jax.vmap(env.step, (0, 0, 0, None))(keys, env_state, action, env.params)
             counted = add_step(totals, out.reward, out.costs)
             totals = select(running, counted, totals)  # only the first episode of each counts
-            return (env_state, out.obs, running & ~(out.terminated | out.truncated), totals, memory), None
+            running = running & ~(out.terminated | out.truncated)
+            return time + 1, env_state, out.obs, running, totals, memory
 
+        # A decision may be a whole plan: none is made once every episode has ended.
+        going = lambda carry: (carry[0] < env.spec.horizon) & carry[3].any()  # noqa: E731
         totals, memory = zero_totals(num_episodes, env.spec.num_costs), algorithm.begin(num_episodes)
-        carry = (envs.env_state, envs.obs, jnp.ones(num_episodes, bool), totals, memory)
-        carry, _ = jax.lax.scan(step, carry, jax.random.split(step_key, env.spec.horizon))
-        return carry[3]
+        start = (jnp.zeros((), jnp.int32), envs.env_state, envs.obs, jnp.ones(num_episodes, bool), totals, memory)
+        return jax.lax.while_loop(going, step, start)[4]
 
     return run
 

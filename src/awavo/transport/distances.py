@@ -2,7 +2,8 @@ r"""Sliced Wasserstein distances: averages of one-dimensional ones over slices o
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,14 @@ from awavo.transport.average import Clouds, slice_average
 from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known
 from awavo.transport.defining import Defining, Linear, Polynomial
 from awavo.transport.intervals import block_variance, check_confidence, half_width, surrogate_costs, surrogate_mean
-from awavo.transport.slices import default_sampling, draw_slices, mix_slices, unit_slices
+from awavo.transport.slices import (
+    block_length,
+    check_sampling,
+    default_sampling,
+    draw_slices,
+    mix_slices,
+    unit_slices,
+)  # fmt: skip
 from awavo.types import Estimate
 
 __all__ = ["adaptive_gswd", "generalized_sliced_wasserstein", "sliced_wasserstein"]
@@ -24,12 +32,12 @@ FirstPoints = Float[Array, "n d"] | np.ndarray
 FirstWeights = Float[Array, " n"] | np.ndarray | None
 SecondPoints = Float[Array, "m d"] | np.ndarray
 SecondWeights = Float[Array, " m"] | np.ndarray | None
+# Points and weights of both, checked.
+Measures: TypeAlias = tuple[Array, Array, Array | None, Array | None]
 
 
-def _clouds(x, y, x_weights, y_weights, defining: Defining) -> tuple[Clouds, int]:
-    x, y, x_weights, y_weights = check_measures(x, y, x_weights, y_weights)
-    num = defining.num_coefficients(x.shape[1])
-    return Clouds(defining.features(x), defining.features(y), x_weights, y_weights), num
+def _clouds(x: Array, y: Array, x_weights: Array | None, y_weights: Array | None, defining: Defining) -> Clouds:
+    return Clouds(defining.features(x), defining.features(y), x_weights, y_weights)
 
 
 def _slicer(defining: Defining) -> Defining:
@@ -41,7 +49,7 @@ def sliced_wasserstein(
     x: FirstPoints,
     y: SecondPoints,
     *,
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, ""] | int | None = None,
     num_slices: int = 100,
     order: float = 2,
     x_weights: FirstWeights = None,
@@ -66,7 +74,7 @@ def sliced_wasserstein(
     Args:
         x: Points `[n, d]` of the first measure.
         y: Points `[m, d]` of the second one.
-        key: Random key that draws the slices; not needed when `slices` are given.
+        key: Random key, or a seed, that draws the slices; not needed when `slices` are given.
         num_slices: Number L of slices drawn. Multiples of d suit orthogonal ones.
         order: The exponent p >= 1.
         x_weights: Weights of `x`, non-negative, of sum one; uniform when None.
@@ -85,15 +93,16 @@ def sliced_wasserstein(
         InputError: For unusable points, weights, slices or options.
     """
     order, defining = check_order(order), Linear() if defining is None else defining
-    clouds, dim = _clouds(x, y, x_weights, y_weights, defining)
+    measures = check_measures(x, y, x_weights, y_weights)
+    dim = defining.num_coefficients(measures[0].shape[1])
     chunk = None if chunk is None else check_positive("chunk", chunk)
     if slices is not None:
         if key is not None or control_variate:
             raise InputError(
                 "slices were given with a key or a control variate, expected slices alone: drop the others."
             )
-        slices = check_slices(slices, dim, clouds.x)
-        return slice_average(clouds, slices, None, defining=_slicer(defining), order=order, chunk=chunk)[0]
+        slices = check_slices(slices, dim, measures[0])
+        return _on_slices(measures, slices, None, defining=defining, order=order, chunk=chunk)
     if key is None:
         raise InputError("Neither key nor slices were given, expected one: pass key=jax.random.key(0).")
     if control_variate and not (order == 2 and defining.linear):
@@ -101,9 +110,42 @@ def sliced_wasserstein(
             f"control_variate needs order 2 and a defining function linear in the slice, not order {order} with "
             f"{type(defining).__name__}: set control_variate=False."
         )
-    sampling = default_sampling(dim) if sampling is None else sampling
+    sampling = check_sampling(default_sampling(dim) if sampling is None else sampling)
     num_slices, confidence = check_positive("num_slices", num_slices), check_confidence(confidence)
-    scale, slicer = defining.coefficient_scale(np.shape(x)[1]), _slicer(defining)
+    value, low, high = _estimate(
+        jax.random.key(key) if isinstance(key, int | np.integer) else key, measures,
+        defining=defining, dim=dim, num_slices=num_slices, order=order, sampling=sampling,
+        control_variate=control_variate, confidence=confidence, chunk=chunk,
+    )  # fmt: skip
+    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
+    if confidence is not None:
+        blocks = -(-num_slices // block_length(sampling, num_slices, dim, split=True))
+        method += f", {confidence:.0%} t interval over {blocks} blocks"
+    return Estimate(value, low, high, num_slices, method)
+
+
+# Calls outside jit run these compiled programs, one for each shape and set of options.
+@partial(jax.jit, static_argnames=("defining", "order", "chunk"))
+def _on_slices(
+    measures: Measures, slices: Array, weights: Array | None, *, defining: Defining, order: float, chunk: int | None
+) -> Float[Array, ""]:
+    clouds = _clouds(*measures, defining)
+    return slice_average(clouds, slices, weights, defining=_slicer(defining), order=order, chunk=chunk)[0]
+
+
+@partial(
+    jax.jit,
+    static_argnames=(
+        "defining", "dim", "num_slices", "order", "sampling", "control_variate", "confidence", "chunk",
+    ),
+)  # fmt: skip
+def _estimate(
+    key: Key[Array, ""], measures: Measures, *, defining: Defining, dim: int, num_slices: int, order: float,
+    sampling: str, control_variate: bool, confidence: float | None, chunk: int | None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """The mean over drawn slices and the ends of its interval."""
+    clouds = _clouds(*measures, defining)
+    scale, slicer = defining.coefficient_scale(measures[0].shape[1]), _slicer(defining)
     draw_key, cheap_key = jax.random.split(key)
     slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
     slices = slices.astype(clouds.x.dtype)
@@ -117,11 +159,8 @@ def sliced_wasserstein(
         cheap = surrogate_costs(clouds, slices)
         value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
     parts.append(block_variance(costs, block))
-    freedom = parts[-1][1]
     half = lax.stop_gradient(half_width(parts, confidence))
-    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
-    method += "" if confidence is None else f", {confidence:.0%} t interval over {freedom + 1} blocks"
-    return Estimate(value, jnp.maximum(value - half, 0), value + half, num_slices, method)
+    return value, jnp.maximum(value - half, 0), value + half
 
 
 def generalized_sliced_wasserstein(
@@ -167,17 +206,18 @@ def adaptive_gswd(
     the other arguments are as in `sliced_wasserstein`. Returns D_s^p; its p-th root is the distance.
     """
     order, defining = check_order(order), Polynomial() if defining is None else defining
-    clouds, dim = _clouds(x, y, x_weights, y_weights, defining)
-    slices = unit_slices(check_slices(slices, dim, clouds.x))
+    measures = check_measures(x, y, x_weights, y_weights)
+    dim = defining.num_coefficients(measures[0].shape[1])
+    slices = unit_slices(check_slices(slices, dim, measures[0]))
     slices = slices if learn_slices else lax.stop_gradient(slices)
     if is_known(epsilon) and not 0 <= float(epsilon) <= 1:
         raise InputError(f"epsilon is {epsilon}, expected a share between 0 and 1: take 0.1.")
     weights = None
     if full_support is not None:
-        slices, weights = mix_slices(slices, check_slices(full_support, dim, clouds.x), epsilon)
+        slices, weights = mix_slices(slices, check_slices(full_support, dim, measures[0]), epsilon)
     elif not is_known(epsilon) or float(epsilon) > 0:
         raise InputError(
             "epsilon is positive without full_support, expected slices to mix in: pass orthogonal_slices(...)."
         )
     chunk = None if chunk is None else check_positive("chunk", chunk)
-    return slice_average(clouds, slices, weights, defining=_slicer(defining), order=order, chunk=chunk)[0]
+    return _on_slices(measures, slices, weights, defining=defining, order=order, chunk=chunk)

@@ -115,6 +115,13 @@ def default_sampling(dim: int) -> str:
     return "spiral" if dim in (2, 3) else "orthogonal"
 
 
+def check_sampling(sampling: str) -> str:
+    """Refuse a name that no sampling has."""
+    if sampling not in _SAMPLINGS:
+        raise InputError(f"There is no slice sampling '{sampling}'.{did_you_mean(sampling, _SAMPLINGS)}")
+    return sampling
+
+
 def block_length(sampling: str, num_slices: int, dim: int, *, split: bool) -> int:
     """Number of slices that are drawn together; with `split` there are at least two such blocks, for an interval."""
     if sampling == "iid":
@@ -129,9 +136,7 @@ def draw_slices(
 ) -> tuple[Float[Array, "l c"], int]:
     """Return slices of a sampling (`iid`, `orthogonal`, `spiral`, or the best for `dim`) and their block length."""
     num_slices = check_positive("num_slices", num_slices)
-    sampling = default_sampling(dim) if sampling is None else sampling
-    if sampling not in _SAMPLINGS:
-        raise InputError(f"There is no slice sampling '{sampling}'.{did_you_mean(sampling, _SAMPLINGS)}")
+    sampling = check_sampling(default_sampling(dim) if sampling is None else sampling)
     block = block_length(sampling, num_slices, dim, split=split)
     if sampling == "iid":
         return iid_slices(key, num_slices, dim), block

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.checks import check_limits
+from awavo.checks import check_limits, check_physics
 from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.goal.lidar import AZIMUTHS, ELEVATIONS, compass, lidar_space
 from awavo.tasks.goal.rules import GoalParams, GoalState, check_layout, sample_layout, score
@@ -209,6 +209,7 @@ def drone(
 ) -> Env:
     """Build the task; `physics` overrides fields of `DroneParams`, `single_goal` ends the episode at the first goal."""
     params = DroneParams(**physics)
+    check_physics(params, ("mass", "inertia_xy", "inertia_z", "arm", "ceiling", "time_step"))
     check_layout(_sizes(params), num_hazards)
     names = ("hazards",)
     spec = EnvSpec("drone", OBS_DIM, Box((-1.0,) * 4, (1.0,) * 4), horizon, names, check_limits(cost_limits, names))

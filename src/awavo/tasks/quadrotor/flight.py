@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.checks import check_choice, check_limits
+from awavo.checks import check_choice, check_limits, check_physics
 from awavo.errors import InputError
 from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.quadrotor.body import Body, body_drag, euler_step, hovering, rotate, rotor_forces, thrust_axis
@@ -40,6 +40,11 @@ __all__ = [
 # Shares of wind and of obstacles: 0 switches a factor off.
 FLIGHT_TASKS = {"FT0": (0.0, 0.0), "FT1": (1.0, 0.0), "FT2": (0.0, 1.0), "FT3": (1.0, 1.0)}
 COST_NAMES = ("clearance", "envelope")
+POSITIVE = (
+    "mass", "arm", "inertia_x", "inertia_y", "inertia_z", "thrust_coefficient", "torque_ratio", "rotor_inertia",
+    "motor_time", "thrust_max", "zone_radius", "zone_edge", "gust_length", "gust_speed", "gust_time",
+    "collision_radius", "proximity_length",
+)  # fmt: skip
 SUBSTEPS, PLANT_DT = 10, 0.002
 DT = SUBSTEPS * PLANT_DT
 MARKS = 8
@@ -160,6 +165,8 @@ def quadrotor(
     """
     check_choice("task", task, tuple(FLIGHT_TASKS))
     check_choice("actuation", actuation, ("rates", "motors"))
+    if not speed > 0:
+        raise InputError(f"speed={speed} must be > 0.")
     if num_obstacles < 1 or reference_gap < 0 or spacing < 0:
         raise InputError(
             f"num_obstacles={num_obstacles} must be >= 1, reference_gap={reference_gap} and spacing={spacing} >= 0; "
@@ -167,8 +174,9 @@ def quadrotor(
         )
     wind_on, obstacles_on = FLIGHT_TASKS[task]
     params = QuadrotorParams(**{"wind_on": wind_on, "obstacles_on": obstacles_on, **physics})
-    if params.mass <= 0 or params.mass * params.gravity >= 4 * params.thrust_max:
-        raise InputError(f"mass={params.mass} must be > 0 and below what four rotors of {params.thrust_max} N lift.")
+    check_physics(params, POSITIVE, signed=("wind_x", "wind_y", "wind_z", "reference_x", "reference_y"))
+    if params.mass * params.gravity >= 4 * params.thrust_max:
+        raise InputError(f"mass={params.mass} must be below what four rotors of {params.thrust_max} N lift.")
     reference_fn = make_reference(reference, waypoints, speed)
     space = Box((0.0,) * 4, (1.0,) * 4) if actuation == "motors" else Box(ACTION_LOW, ACTION_HIGH)
     spec = EnvSpec("quadrotor", OBS_DIM, space, horizon, COST_NAMES, check_limits(cost_limits, COST_NAMES))

@@ -1,0 +1,96 @@
+"""Reading PX4's ULog format: the samples of a few topics, in memory that the file's size bounds.
+
+A log is a header and messages of a size, a kind and a body. Three kinds matter: formats (F), subscriptions of a topic
+under a number (A), and samples (D). A format is read only for a topic that is asked for; a sample's body is copied as
+it is. What follows damage is not read, and a note says so.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from awavo.errors import InputError
+
+__all__ = ["MAX_BYTES", "ULogFile", "read_ulog"]
+
+MAX_BYTES = 2**29
+"""Bytes of a log."""
+MAGIC = b"ULog\x01\x12\x35"
+# Kinds of messages: flags, formats, information, parameters and their defaults, subscriptions, samples, text, sync,
+# dropouts.
+KINDS = frozenset(b"BFIMPQARDLCSO")
+TYPES = {
+    "int8_t": "<i1", "uint8_t": "<u1", "int16_t": "<i2", "uint16_t": "<u2", "int32_t": "<i4", "uint32_t": "<u4",
+    "int64_t": "<i8", "uint64_t": "<u8", "float": "<f4", "double": "<f8", "bool": "<u1", "char": "S1",
+}  # fmt: skip
+FIELD = re.compile(r"(\w+)(?:\[(\d{1,5})\])? (\w+)")
+
+
+class ULogFile(NamedTuple):
+    """The samples of each topic (its first instance) as a record array, and whether the file is damaged at its end."""
+
+    samples: dict[str, np.ndarray]
+    damaged: bool
+
+
+def read_ulog(path: Path, topics: Collection[str]) -> ULogFile:
+    """Read the topics that the file has; refuse what is no ULog."""
+    if not path.is_file():
+        raise InputError(f"'{path}': there is no such file.")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"'{path}' has {path.stat().st_size:,} bytes, at most {MAX_BYTES:,} are read: cut it.")
+    content = path.read_bytes()
+    if content[:7] != MAGIC:
+        raise InputError(f"'{path}' cannot be read as a ULog: it does not begin like one.")
+    formats: dict[str, str] = {}
+    numbers: dict[int, str] = {}
+    bodies: dict[str, list[bytes]] = {}
+    place, damaged = 16, False
+    while place < len(content):
+        body = place + 3
+        size, kind = struct.unpack_from("<HB", content, place) if body <= len(content) else (0, 0)
+        place = body + size
+        if kind not in KINDS or place > len(content):
+            damaged = True
+            break
+        if kind == ord("D") and size >= 2:
+            name = numbers.get(struct.unpack_from("<H", content, body)[0])
+            if name is not None:
+                bodies[name].append(content[body + 2 : place])
+        elif kind == ord("F"):
+            name, _, fields = content[body:place].decode(errors="replace").partition(":")
+            if name in topics:
+                formats[name] = fields
+        elif kind == ord("A") and size > 3 and content[body] == 0:  # the first instance of a topic
+            name = content[body + 3 : place].decode(errors="replace")
+            if name in topics and name not in bodies:
+                numbers[struct.unpack_from("<H", content, body + 1)[0]] = name
+                bodies[name] = []
+    samples = {name: _records(formats[name], found) for name, found in bodies.items() if name in formats}
+    return ULogFile(samples, damaged)
+
+
+def _records(fields: str, bodies: list[bytes]) -> np.ndarray:
+    """Samples as records of a format such as `uint64_t timestamp;float[3] xyz;`; those of a wrong size are left out."""
+    columns = []
+    for field in filter(None, fields.split(";")):
+        match = FIELD.fullmatch(field)
+        # Types of the user's own do not occur in the topics that are read here.
+        if match is None or match[1] not in TYPES:
+            return np.zeros(0, [])
+        columns.append((match[3], TYPES[match[1]], (int(match[2]),) if match[2] else ()))
+    while columns and columns[-1][0].startswith("_padding"):  # left out of samples
+        columns.pop()
+    try:
+        kind = np.dtype(columns)
+    except ValueError:  # a name that is there twice
+        return np.zeros(0, [])
+    # The size of a message has 16 bits: a larger format has no samples.
+    whole = [body[: kind.itemsize] for body in bodies if 0 < kind.itemsize <= len(body)]
+    return np.frombuffer(b"".join(whole), kind) if whole else np.zeros(0, kind if kind.itemsize < 2**16 else [])
