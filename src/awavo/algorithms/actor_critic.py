@@ -45,8 +45,10 @@ Imagine = Callable[[Array, ring.Transitions, Actor], ring.Transitions]
 class ActorCriticConfig:
     """Settings of actor and critics, and of the data they learn from."""
 
-    num_envs: int = setting(4, "environments stepped together", low=1, high=65_536)
-    rollout_length: int = setting(32, "steps of each environment between updates", low=1, high=100_000)
+    num_envs: int = setting(0, "environments stepped together; 0: by the rule of sizes", low=0, high=65_536)
+    rollout_length: int = setting(
+        0, "steps of each environment between updates; 0: by the rule of sizes", low=0, high=100_000
+    )
     num_updates: int = setting(0, "gradient steps after each rollout; 0: by the rule of sizes", low=0, high=100_000)
     batch_size: int = setting(0, "transitions per gradient step; 0: by the rule of sizes", low=0, high=1_000_000)
     replay_capacity: int = setting(1_000_000, "transitions kept", low=1, high=1_000_000_000)

@@ -129,7 +129,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         keys = jax.random.split(plan_key, obs.shape[0])
         result = jax.vmap(decide, (0, None, 0, 0, 0))(keys, planning_model(state), obs, memory, slices)  # line 6
         picks = jax.random.split(pick_key, obs.shape[0])
-        action = jax.vmap(distributions.pick, (0, 0, None))(picks, result.plan, greedy)  # line 7
+        action = jax.vmap(lambda key, q: distributions.pick(key, q, greedy))(picks, result.plan)  # line 7
         if not greedy:  # before there is a model worth planning in
             warm = state.orpo.replay.added < config.warmup_steps
             action = jnp.where(warm, distributions.draw(warm_key, obs.shape[0]), action)
@@ -163,6 +163,9 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
     def start(num_envs: int) -> Array:
         plan = distributions.start()
         return jnp.broadcast_to(plan, (num_envs, *plan.shape))
+
+    def explore(key: Array, state: AwavoState, obs: Array, memory: Array) -> tuple[Array, tuple[()], Array]:
+        return orpo.explore(key, state.orpo, obs, memory)
 
     def head_slices(state: AwavoState, obs: Float[Array, "*batch d"]) -> Float[Array, "*batch L c"]:
         return state.head(state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs)))
@@ -198,8 +201,9 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         lambda key, state, obs, greedy: orpo.act(key, state.orpo, obs, greedy),
         learn,
         policy=lambda state, obs: orpo.policy(state.orpo, obs),
-        start=start if decides else None,
+        start=start if decides else orpo.start,
         plan=plan if decides else None,
+        explore=None if decides or orpo.explore is None else explore,
         actor=lambda state: orpo.actor(state.orpo),
         critics=Critics(
             lambda state, obs, action: orpo.critics.quantiles(state.orpo, obs, action),

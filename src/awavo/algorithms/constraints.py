@@ -21,6 +21,7 @@ method; `rectify="hard"`, the paper's switch, is the primal one.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -43,8 +44,8 @@ __all__ = [
 BINS, MEMORY = 20, 2.0
 # Integral part per generation of episodes, proportional part, largest integral part.
 INTEGRAL, PROPORTIONAL, WEIGHT_MAX = 0.25, 0.5, 100.0
-# Standard errors of the estimate kept in reserve.
-CAUTION = 0.5
+# Standard errors of the estimate kept in reserve where a generation has four episodes; fewer where it has more.
+CAUTION = 1.0
 
 
 class CostProfile(NamedTuple):
@@ -110,10 +111,15 @@ def standard_error(profile: CostProfile) -> Float[Array, " C"]:
 
 
 def cost_error(
-    estimate: Float[Array, " C"], deviation: Float[Array, " C"], limits: Float[Array, " C"], margin: float
+    estimate: Float[Array, " C"],
+    deviation: Float[Array, " C"],
+    limits: Float[Array, " C"],
+    margin: float,
+    generation: int,
 ) -> Float[Array, " C"]:
     """How far J is above its aim, as a share of the limit in [-1, 1]; for a limit of 0 any cost is an error of 1."""
-    aim = (1.0 - margin) * limits - jnp.minimum(CAUTION * deviation, 0.5 * limits)
+    reserve = CAUTION * math.sqrt(4 / generation) * deviation
+    aim = (1.0 - margin) * limits - jnp.minimum(reserve, 0.5 * limits)
     return jnp.clip((estimate - aim) / jnp.where(limits > 0, limits, 1e-6), -1.0, 1.0)
 
 
@@ -121,5 +127,7 @@ def control_weights(
     integral: Float[Array, " C"], error: Float[Array, " C"], generations: float
 ) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
     """The next integral part and the weights w_i, after so many generations of episodes."""
-    integral = jnp.clip(integral + INTEGRAL * generations * error, 0.0, WEIGHT_MAX)
+    # A weight that grew large while the policy lagged behind it must not outlast the violation.
+    pace = jnp.where(error < 0, jnp.maximum(integral, 1.0), 1.0)
+    integral = jnp.clip(integral + INTEGRAL * generations * pace * error, 0.0, WEIGHT_MAX)
     return integral, jnp.maximum(integral + PROPORTIONAL * error, 0.0)

@@ -23,6 +23,8 @@ paper's listing, each measured in docs/orpo_dr.md:
   does not depend on the scale of the likelihoods, which one extreme reward can change by a factor;
 * with `num_critics` > 1 the most pessimistic of several critics gives targets and likelihoods: on the walker one critic
   promised far more than was earned (docs/orpo_dr.md);
+* continuous actions explore with noise that lasts, longer in some environments than in others: at any one step it is
+  the policy's own, over several steps it carries a body farther than trembling does;
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 """
 
@@ -83,6 +85,8 @@ ENTROPY_RATE, ENTROPY_RANGE, ENTROPY_FIRST = 0.1, (1e-3, 1e3), 0.1
 ENTROPY_SHARE, ENTROPY_PER_DIM = 0.25, -1.0
 # Rows that the return ranges are measured on, steps over which they follow, smallest range of the reward in its unit.
 RANGE_ROWS, RANGE_STEPS, REWARD_FLOOR = 1024, 6400.0, 0.1
+# Environments explore with noise of different memory: the i-th keeps a share 1 - 2^-(i mod NOISE_LEVELS) of it a step.
+NOISE_LEVELS = 5
 # Safety margin of the return bounds, as a share of the range of one step's signals.
 BOUND_MARGIN = 0.05
 
@@ -139,6 +143,8 @@ class OrpoDrParts(NamedTuple):
     init: Callable[[Array], OrpoDrState]
     act: Callable[[Array, OrpoDrState, Array, bool], tuple[Array, tuple[()]]]
     learn: Callable[[Array, OrpoDrState, Rollout, Imagine | None], tuple[OrpoDrState, OrpoDrInfo]]
+    start: Callable[[int], Array] | None
+    explore: Callable[[Array, OrpoDrState, Array, Array], tuple[Array, tuple[()], Array]] | None
     policy: Callable[[OrpoDrState, Array], ActionDistribution]
     actor: Callable[[OrpoDrState], ActorParts]
     critics: Critics[OrpoDrState]
@@ -152,7 +158,7 @@ def orpo_dr(
     parts = orpo_dr_parts(spec, config, operator)
     return Algorithm(
         parts.init, parts.act, lambda key, state, rollout: parts.learn(key, state, rollout, None),
-        policy=parts.policy, actor=parts.actor, critics=parts.critics,
+        start=parts.start, explore=parts.explore, policy=parts.policy, actor=parts.actor, critics=parts.critics,
     )  # fmt: skip
 
 
@@ -188,6 +194,15 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         if greedy:
             return state.learner.average_actor(obs).mode(), ()
         return state.learner.actor(obs).sample(key), ()
+
+    def explore(key: Array, state: OrpoDrState, obs: Array, memory: Array) -> tuple[Array, tuple[()], Array]:
+        """Actions of the policy, each by itself as if drawn anew, whose noise lasts for longer than a step."""
+        fresh = jax.random.normal(key, memory[:, 1:].shape)
+        begun, noise = memory[:, :1], memory[:, 1:]
+        kept = 1.0 - 2.0 ** -(jnp.arange(obs.shape[0]) % NOISE_LEVELS)[:, None]
+        noise = jnp.where(begun > 0, kept * noise + jnp.sqrt(1.0 - kept**2) * fresh, fresh)
+        dist = state.learner.actor(normalize(state.obs_stats, obs))
+        return dist.at(noise), (), jnp.concatenate([jnp.ones_like(begun), noise], -1)
 
     def learn(
         key: Array, state: OrpoDrState, rollout: Rollout, imagine: Imagine | None
@@ -267,7 +282,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         estimate = estimate_costs(state.profile, spec.horizon)
         if config.rectify == "hard":
             return estimate, estimate - (1.0 - config.margin) * limits - config.tolerance
-        return estimate, cost_error(estimate, standard_error(state.profile), limits, config.margin)
+        return estimate, cost_error(estimate, standard_error(state.profile), limits, config.margin, episodes)
 
     def branch(integral: Array, error: Array) -> tuple[Array, Array]:
         """The next integral parts, and (w_r, w_1, .., w_C) of the branch that the errors select."""
@@ -314,7 +329,11 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         signal_bounds=lambda state: (state.bounds.low, state.bounds.high),
         return_bounds=lambda state: return_bounds(state.bounds, config.discount, BOUND_MARGIN),
     )
-    return OrpoDrParts(init, act, learn, policy, actor, critics, log_optimality)
+    # Discrete actions are drawn anew at every step.
+    space = spec.action_space
+    lasting = None if isinstance(space, Discrete) else (lambda num_envs: jnp.zeros((num_envs, 1 + space.dim)), explore)
+    start, explores = lasting or (None, None)
+    return OrpoDrParts(init, act, learn, start, explores, policy, actor, critics, log_optimality)
 
 
 def entropy_target(spec: EnvSpec) -> float:

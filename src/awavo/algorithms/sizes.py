@@ -3,6 +3,7 @@
 =====================  ==============================================  =================================================
                        small: observation + action <= `SMALL` numbers  larger
 =====================  ==============================================  =================================================
+environments, steps    4, 32 of each between updates                   16, 8 of each between updates
 hidden layers          2 of 64                                         2 of 256
 gradient steps         one for each environment step, at most 128      one for every second step, at most 64
 batch                  128                                             256
@@ -10,7 +11,7 @@ planning               on                                              off
 episodes a generation  4, or one of every environment                  16, or one of every environment
 =====================  ==============================================  =================================================
 
-Where a rollout has more than `ROWS` steps, as with thousands of environments on an accelerator, the batch grows with
+With another number of environments a rollout has 128 steps in all, but no fewer than 8 of each. Where a rollout has more than `ROWS` steps, as with thousands of environments on an accelerator, the batch grows with
 them, up to 16 times: data is cheap there, and gradient steps are not. A model of few numbers is learnt from few steps
 and worth planning in; of lidars and joints it is not (docs/learner.md has the measurements). The warm-up is four
 episodes, at most 4,000 steps.
@@ -46,9 +47,14 @@ def generation(spec: EnvSpec, num_envs: int) -> int:
 def resolve_sizes(spec: EnvSpec, config: Config) -> Config:
     """The configuration with every size that was left to the rule."""
     small = is_small(spec)
-    rows = config.num_envs * config.rollout_length
+    num_envs = config.num_envs or (4 if small else 16)
+    length = config.rollout_length or max(128 // num_envs, 8)
+    rows = num_envs * length
     growth = min(max(rows // ROWS, 1), 16)
     chosen: dict[str, object] = {
+        "num_envs": num_envs,
+        "rollout_length": length,
+        "replay_capacity": -(-config.replay_capacity // rows) * rows,  # whole rollouts
         "num_updates": config.num_updates or max(1, min(rows, 128) if small else min(rows // 2, 64)),
         "batch_size": config.batch_size or growth * (128 if small else 256),
         "hidden": config.hidden or ((64, 64) if small else (256, 256)),
