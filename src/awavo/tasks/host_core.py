@@ -121,17 +121,24 @@ class HostEnv:
     def reset(self, seed: int) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere; different seeds share no stream of any environment."""
         seeds = np.random.SeedSequence(seed).generate_state(self.num_envs)
-        obs = self._backend.reset([int(s) >> 1 for s in seeds])
+        return self.start([int(s) >> 1 for s in seeds])
+
+    def start(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
+        """Start an episode everywhere, with a seed for each environment."""
+        obs = self._backend.reset(seeds)
         self._check_numbers("reset()", observation=obs)
         self._obs = obs
         return obs.copy()
 
-    def step(self, action: Shaped[np.ndarray, " E *d"]) -> Timestep:
-        """Step every environment with actions `0 .. n-1`, or in the environment's own units."""
+    def step(self, action: Shaped[np.ndarray, " E *d"], hold: Bool[np.ndarray, " E"] | None = None) -> Timestep:
+        """Step every environment with actions `0 .. n-1`, or in the environment's own units.
+
+        Those on `hold`, which only some backends can, stay where they are.
+        """
         if self._obs is None:
             raise InputError("step() was called before reset(): call reset(seed) first.")
         action = self._check_action(np.asarray(action))
-        out = self._backend.step(action)
+        out = self._backend.step(action) if hold is None else self._backend.step(action, hold)  # pyright: ignore[reportCallIssue]
         costs = out.costs if self._cost_fn is None else apply_cost_fn(self._cost_fn, self._obs, action, out.final_obs)
         self._check_numbers("step()", observation=out.final_obs, reward=out.reward, cost=costs)
         self._check_numbers("reset() after an episode", observation=out.obs)
