@@ -56,7 +56,7 @@ HOST_TASKS = {
         "awavo.tasks.goal.walker:walker", "walk to goals round 8 hazards, on C MuJoCo", "GUARD (Zhao et al. 2023)"
     ),
     **{
-        f"{body}-velocity": Registration(f"awavo.tasks.velocity.task:{body}", what, "Safety-Gymnasium (Ji et al. 2023)")
+        f"{body}-velocity": Registration(f"awavo.tasks.velocity.task:{body}", what, "Ji et al. 2023 (Safety-Gymnasium)")
         for body, what in {
             "halfcheetah": "run at up to 3.2096 m/s",
             "hopper": "hop at up to 0.7402 m/s",
