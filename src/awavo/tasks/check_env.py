@@ -172,8 +172,7 @@ def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: b
     """Run random actions for `steps` steps, over as many episodes as that takes."""
     env.action_space.seed(seed)
     obs, info = env.reset(seed=seed)
-    limit = env.spec.max_episode_steps if env.spec else None
-    trace = Trace(env.observation_space, limit, getattr(env.unwrapped, "num_costs", None), need_costs)
+    trace = Trace(env.observation_space, _time_limit(env), getattr(env.unwrapped, "num_costs", None), need_costs)
     trace.begin(obs, info)
     for _ in range(steps):
         action = env.action_space.sample()
@@ -182,6 +181,12 @@ def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: b
         if result[2] or result[3]:
             trace.begin(*env.reset())
     return trace
+
+
+def _time_limit(env: gym.Env) -> int | None:
+    if isinstance(env, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
+        return env.task_spec.horizon
+    return env.spec.max_episode_steps if env.spec else None
 
 
 def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report) -> None:
