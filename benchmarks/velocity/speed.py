@@ -134,9 +134,8 @@ def main() -> None:
             "task": race(tasks, actions, options.rounds), "physics": race(physics, actions, options.rounds)
         }  # fmt: skip
         del results[name]["task"]["gymnasium async"]["cpu_us"]
-        print(
-            name, {part: {k: round(v["steps_per_s"]) for k, v in rows.items()} for part, rows in results[name].items()}
-        )
+        for part, rows in results[name].items():
+            print(name, part, {rival: {k: round(v) for k, v in row.items()} for rival, row in rows.items()}, flush=True)
     if options.out:
         made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
         made |= {"envs": options.envs, "rounds": options.rounds, "slice": options.slice, "load": os.getloadavg()}
