@@ -31,11 +31,16 @@ class ListNames:
             print_json({"tasks": tasks, "algorithms": algorithms})
             return 0
         from rich.console import Console
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        table = Table("task", "what", "costs and limits", "steps", "from")
-        for t in tasks:
-            limits = ", ".join(f"{name} <= {limit:g}" for name, limit in t["limits"].items())
+        # Names and limits are what one copies from here: a narrow window must not cut them.
+        rows = [[f"{name} <= {limit:g}" for name, limit in t["limits"].items()] for t in tasks]
+        names, costs = max(len(t["name"]) for t in tasks), max(len(text) for row in rows for text in row)
+        table = Table(
+            Column("task", min_width=names), "what", Column("costs and limits", min_width=costs), "steps", "from"
+        )
+        for t, row in zip(tasks, rows, strict=True):
+            limits = "\n".join(row)
             table.add_row(t["name"], t["summary"], limits, str(t["horizon"] or ""), t["source"])
         Console().print(table)
         table = Table("algorithm", "what", "from")
