@@ -175,7 +175,7 @@ class Algorithm(NamedTuple, Generic[State, Info]):
     An algorithm that decides by inference has a planner too, which then takes the place of `act`:
     `start(num_envs) -> Memory` and `plan(key, state, obs, memory, greedy) -> (action, extras, Memory)`, where Memory
     is what it keeps of each environment from one step of an episode to the next, the environment being the first axis.
-    Without a planner `explore(key, state, obs, memory)`, which returns the same, may take the place of `act` in training.
+    Without a planner `explore(key, state, obs, memory)`, which returns the same, may replace `act` in training.
     """
 
     init: Callable[[Array], State]

@@ -84,22 +84,22 @@ def test_the_standard_error_is_that_of_the_episodes_remembered():
 @given(st.floats(1e-3, 1e6), st.floats(0.0, 3.0), st.floats(0.0, 2.0), st.floats(0.0, 0.9))
 def test_the_error_is_free_of_scale(scale, level, deviation, margin):
     limits = jnp.ones(1)
-    one = cost_error(level * limits, deviation * limits, limits, margin)
-    many = cost_error(scale * level * limits, scale * deviation * limits, scale * limits, margin)
+    one = cost_error(level * limits, deviation * limits, limits, margin, 4)
+    many = cost_error(scale * level * limits, scale * deviation * limits, scale * limits, margin, 4)
     np.testing.assert_allclose(one, many, atol=1e-4)
     assert -1.0 <= float(one[0]) <= 1.0
 
 
 def test_a_limit_of_zero_is_exceeded_by_any_cost():
     zero = jnp.zeros(1)
-    assert float(cost_error(zero, zero, zero, 0.1)[0]) == 0.0
-    assert float(cost_error(zero + 0.01, zero, zero, 0.1)[0]) == 1.0
+    assert float(cost_error(zero, zero, zero, 0.1, 4)[0]) == 0.0
+    assert float(cost_error(zero + 0.01, zero, zero, 0.1, 4)[0]) == 1.0
 
 
 def test_doubt_lowers_the_aim_but_never_by_more_than_half_of_the_limit():
     limit = jnp.full(1, 10.0)
     aims = [10.0 * (1 - 0.1) - float(9.0 - 10.0 * e[0]) for e in
-            (cost_error(jnp.full(1, 9.0), jnp.full(1, d), limit, 0.1) for d in (0.0, 2.0, 100.0))]  # fmt: skip
+            (cost_error(jnp.full(1, 9.0), jnp.full(1, d), limit, 0.1, 4) for d in (0.0, 2.0, 100.0))]  # fmt: skip
     np.testing.assert_allclose(aims, [0.0, constraints.CAUTION * 2.0, 5.0], atol=1e-5)
 
 
@@ -112,3 +112,16 @@ def test_weights_integrate_the_error_and_are_never_negative():
     for _ in range(20):
         integral, w = control_weights(integral, jnp.full(2, -0.5), 1.0)
     np.testing.assert_array_equal(w, [0.0, 0.0])
+
+
+def test_a_weight_that_grew_large_falls_in_proportion_to_itself():
+    """Otherwise it outlasts the violation by as long as it grew: on CartPole the pole falls for want of a reward."""
+    below = jnp.array([-0.5, -0.5, 0.5])
+    after, _ = control_weights(jnp.array([4.0, 0.5, 4.0]), below, 1.0)
+    np.testing.assert_allclose(after, [4.0 - 0.25 * 0.5 * 4.0, 0.5 - 0.25 * 0.5, 4.0 + 0.25 * 0.5])
+
+
+def test_many_episodes_need_less_in_reserve():
+    estimate, doubt, limits = jnp.array([8.0]), jnp.array([1.0]), jnp.array([10.0])
+    few, many = (float(cost_error(estimate, doubt, limits, 0.1, n)[0]) for n in (4, 16))
+    np.testing.assert_allclose([few, many], [0.0, -0.05], atol=1e-6)

@@ -231,3 +231,37 @@ def test_entropy_weight_follows_the_target():
     expected = 0.1 * np.exp(0.1 * np.clip(target - float(info.entropy), -1, 1))
     np.testing.assert_allclose(state.entropy_weight, expected, rtol=1e-5)
     assert state.entropy_weight != pytest.approx(0.1)
+
+
+def test_noise_lasts_and_is_the_policys_own_at_every_step():
+    """Over many episodes each step's action is as drawn anew; along one it lasts as long as its environment says."""
+    programs = compiled(orpo_dr, CONFIG, CONTINUOUS)
+    algorithm, envs = programs.algorithm, 4_000
+    explore = jax.jit(algorithm.explore)
+    obs = jnp.ones((envs, CONTINUOUS.obs_dim))
+    memory, drawn = algorithm.begin(envs), []
+    for t in range(3):
+        action, _, memory = explore(jax.random.key(t), programs.state, obs, memory)
+        drawn.append(
+            np.arctanh(np.clip(np.asarray(action) / np.asarray(CONTINUOUS.action_space.high), -0.99999, 0.99999))
+        )
+    dist = programs.state.learner.actor(obs[:1])
+    for step in drawn:
+        np.testing.assert_allclose(step.mean(0), dist.mean[0], atol=0.06)
+        np.testing.assert_allclose(step.std(0), np.exp(dist.log_std[0]), rtol=0.06)
+    for level in range(5):
+        own = [step[level::5, 0] for step in drawn]
+        kept = np.corrcoef(own[1], own[2])[0, 1]
+        assert abs(kept - (1 - 2.0**-level)) < 0.1, level
+    assert compiled(orpo_dr, CONFIG, SPEC).algorithm.explore is None
+
+
+def test_greedy_decisions_and_new_episodes_know_no_noise():
+    programs = compiled(orpo_dr, CONFIG, CONTINUOUS)
+    obs, memory = jnp.ones((3, CONTINUOUS.obs_dim)), 5 + programs.algorithm.begin(3)
+    action, _, kept = programs.algorithm.decide(jax.random.key(0), programs.state, obs, memory, True)
+    np.testing.assert_array_equal(action, programs.act(jax.random.key(1), programs.state, obs, True)[0])
+    np.testing.assert_array_equal(kept, memory)
+    fresh = programs.algorithm.decide(jax.random.key(3), programs.state, obs, programs.algorithm.begin(3), False)[0]
+    again = programs.algorithm.decide(jax.random.key(3), programs.state, obs, programs.algorithm.begin(3), False)[0]
+    np.testing.assert_array_equal(fresh, again)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 
 from awavo.inference.ensemble import Prediction
 from awavo.inference.operators import make_operator
@@ -123,19 +124,73 @@ def test_warm_start_carries_over(monkeypatch):
     np.testing.assert_allclose(result.plan[:-1, 1], 1, atol=1e-3)
 
 
-def test_few_slices_leave_long_plans_behind():
-    """Eight slices and four steps take particles a third of the way in 32 dimensions; 64 and 8 nearly all of it."""
-    ways = []
-    for num_slices, num_steps in ((8, 4), (64, 8)):
-        config = dataclasses.replace(CONFIG, degree=1, horizon=8, num_slices=num_slices, num_steps=num_steps)
-        space = Box((-1.0,) * 4, (1.0,) * 4)
-        move, slices = sequences(space, config).move, jax.random.normal(KEY, slice_shape(space, config))
-        actions = 0.6 + 0.1 * jax.random.normal(jax.random.key(1), (8, config.num_sequences, 4))
-        weights = jnp.full(config.num_sequences, 1 / config.num_sequences)
-        moved = jax.jit(move)(KEY, jnp.zeros((config.num_particles, 8, 4)), actions, weights, slices)[0]
-        ways.append(float(moved.mean()) / 0.6)
-    assert ways[0] < 0.5
-    assert ways[1] > 0.9
+def two_ways(config, dim=4):
+    """Candidates of two modes, at -0.6 and 0.6 of the first axis, and the functions of their space."""
+    space = Box((-1.0,) * dim, (1.0,) * dim)
+    own = sequences(space, config)
+    middle = jnp.zeros((config.horizon, config.num_sequences, dim))
+    middle = middle.at[..., 0].set(jnp.where(jnp.arange(config.num_sequences) % 2 == 0, -0.6, 0.6))
+    return own, middle + 0.03 * jax.random.normal(jax.random.key(1), middle.shape), slice_shape(space, config)
+
+
+@pytest.mark.parametrize("metric", ["a-gswd", "kl"])
+def test_no_particle_is_left_between_two_modes(metric):
+    config = dataclasses.replace(CONFIG, metric=metric, degree=1, horizon=8, num_slices=8, num_steps=4)
+    own, actions, shape = two_ways(config)
+    weights = jnp.full(config.num_sequences, 1 / config.num_sequences)
+    slices = jax.random.normal(KEY, shape)
+    start = jnp.zeros((config.num_particles, 8, 4))
+    moved = np.asarray(jax.jit(own.move)(KEY, start, actions, weights, slices)[0])
+    assert (np.abs(moved[:, :, 0].mean(1)) > 0.4).all()
+    assert 0.3 < (moved[:, 0, 0] > 0).mean() < 0.7
+
+
+def test_ascended_slices_place_few_particles_better_than_resampling():
+    """W2 of 8 particles to 128 candidates of uneven weights, by exact transport over 12 draws."""
+    config = dataclasses.replace(CONFIG, degree=1, horizon=6, num_particles=8, num_slices=8, num_steps=4)
+    own, actions, shape = two_ways(config, dim=2)
+    other = sequences(Box((-1.0,) * 2, (1.0,) * 2), dataclasses.replace(config, metric="kl"))
+    weights = jax.nn.softmax(jax.random.normal(jax.random.key(5), (config.num_sequences,)))
+    start = jnp.zeros((8, 6, 2))
+    gaps = []
+    for functions in (own, other):
+        move = jax.jit(functions.move)
+        found = [move(jax.random.key(i), start, actions, weights, jax.random.normal(jax.random.key(50 + i), shape))[0]
+                 for i in range(12)]  # fmt: skip
+        target = np.swapaxes(np.asarray(actions), 0, 1).reshape(config.num_sequences, -1)
+        gaps.append(np.mean([exact_w2(np.asarray(q).reshape(8, -1), target, np.asarray(weights)) for q in found]))
+    assert gaps[0] < 0.97 * gaps[1]
+
+
+def exact_w2(points, others, weights):
+    """W2^2 of equal weights to given ones, by a linear programme."""
+    costs = ((points[:, None] - others) ** 2).sum(-1)
+    num, count = costs.shape
+    rows = np.kron(np.eye(num), np.ones(count))
+    columns = np.kron(np.ones(num), np.eye(count))
+    weights = weights.astype(float) / weights.sum()
+    found = scipy.optimize.linprog(
+        costs.ravel(), A_eq=np.vstack([rows, columns]), b_eq=np.concatenate([np.full(num, 1 / num), weights])
+    )
+    return found.fun
+
+
+def test_the_action_commits_to_a_mode_and_stays_with_it():
+    """Two equal ways round: the greedy action is one of them, and the next decision keeps it where both are as good."""
+    config = dataclasses.replace(CONFIG, degree=1, horizon=8)
+    own, actions, shape = two_ways(config)
+    weights = jnp.full(config.num_sequences, 1 / config.num_sequences)
+    slices = jax.random.normal(KEY, shape)
+    move, pick = jax.jit(own.move), jax.jit(own.pick, static_argnums=2)
+    for side in (-0.6, 0.6):
+        before = jnp.zeros((config.num_particles, 8, 4)).at[..., 0].set(side)
+        for seed in range(6):
+            q = move(jax.random.key(seed), before, actions, weights, slices)[0]
+            chosen = pick(jax.random.key(seed), q, True)
+            assert np.sign(chosen[0]) == np.sign(side)
+            assert abs(float(chosen[0])) > 0.5
+            assert abs(float(pick(jax.random.key(seed), q, False)[0])) > 0.4
+            before = own.shift(q)
 
 
 def test_systematic_resampling_keeps_shares():

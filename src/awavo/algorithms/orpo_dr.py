@@ -171,7 +171,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     limits = jnp.asarray(spec.cost_limits, jnp.float32).reshape(spec.num_costs)
     shares = cost_shares(spec, config.discount)
     target = entropy_target(spec)
-    rows, episodes = config.num_envs * config.rollout_length, generation(spec, config.num_envs)
+    rows, episodes = config.num_envs * config.rollout_length, generation(spec, config)
 
     def init(key: Array) -> OrpoDrState:
         learner = networks.init(key)

@@ -66,8 +66,8 @@ class Sequences(NamedTuple):
 
     `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
     `propose(prepared, policy) -> actions`, from the policy at the first candidates; `execute(actions)`, as the
-    environment takes them; `move(key, q, actions, weights, slices) -> (q, target, distance)`; `pick(key, q, greedy)`, an
-    action of the first step; `draw(key, num)` random actions.
+    environment takes them; `move(key, q, actions, weights, slices) -> (q, target, distance)`; `pick(key, q, greedy)`,
+    an action of the first step; `draw(key, num)` random actions.
     """
 
     start: Callable[[], Array]
