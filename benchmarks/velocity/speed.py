@@ -137,7 +137,8 @@ def main() -> None:
         for part, rows in results[name].items():
             print(name, part, {rival: {k: round(v) for k, v in row.items()} for rival, row in rows.items()}, flush=True)
     if options.out:
-        made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
+        made = {"command": command_line(), "commit": source_commit(), "device": device_info()}
+        made |= {"versions": versions() | {"mujoco": mujoco.__version__}}
         made |= {"envs": options.envs, "rounds": options.rounds, "slice": options.slice, "load": os.getloadavg()}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps({"results": results, **made}, indent=1) + "\n")

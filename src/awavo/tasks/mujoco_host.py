@@ -1,7 +1,7 @@
 """What host tasks on C MuJoCo share: the import of the extra, and many simulations stepped at once on threads.
 
 MuJoCo lets go of Python's lock while it steps, so threads use all cores. `mujoco.rollout`, which does the same without
-Python, was measured beside it: it is not faster, starts every call from a cold solver and returns positions and
+Python, takes as long (benchmarks/velocity/speed.py), starts every call from a cold solver and returns positions and
 velocities alone, so that its steps are not those of an environment that keeps its simulation.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ class VelocityBackend:
 
         self._threads = StepThreads(advance, num_envs, threads)
         self.datas = [mujoco.MjData(model) for _ in range(num_envs)]
+        moving = {"root": (), "torso": ("xpos",), "mass": ("xipos",)}[body.place]
+        # Arrays of MuJoCo's own memory, asked for once: asking takes longer than reading.
+        self._arrays = {
+            name: [getattr(data, name) for data in self.datas]
+            for name in ("qpos", "qvel", "ctrl", *moving, *self._extras)
+        }
         self._draws = [seeding.np_random(0)[0]] * num_envs
         self._place = np.zeros((num_envs, 2))
         self._time = np.zeros(num_envs, np.int64)
@@ -71,10 +78,10 @@ class VelocityBackend:
     def step(self, action: Float[np.ndarray, "E a"], hold: Bool[np.ndarray, " E"] | None = None) -> HostStep:
         """Step every body, but for those on `hold`, which stay where they are and earn and cost nothing."""
         moved = np.ones(len(self.datas), bool) if hold is None else ~hold
-        for data, wanted in zip(self.datas, action, strict=True):
-            data.ctrl[:] = wanted
-        self._threads.run([self.datas[i] for i in np.flatnonzero(moved)])
-        now = self._read(np.arange(len(self.datas)))
+        for control, wanted in zip(self._arrays["ctrl"], action, strict=True):
+            control[:] = wanted
+        self._threads.run(compress(self.datas, moved))
+        now = self._read()
         result = score(self.body, self.rules, self._place, now, action, self.seconds)
         self._place, self._time = now.place, self._time + moved
         terminated = result.fell & moved
@@ -104,18 +111,19 @@ class VelocityBackend:
         self._place[which], self._time[which] = now.place, 0
         return observe(self.body, self.rules, now)
 
-    def _read(self, which: np.ndarray) -> Readings:
-        datas = [self.datas[i] for i in which]
-        qpos, qvel = np.array([data.qpos for data in datas]), np.array([data.qvel for data in datas])
+    def _read(self, which: np.ndarray | None = None) -> Readings:
+        def rows(name: str) -> np.ndarray:
+            arrays = self._arrays[name]
+            return np.array(arrays if which is None else [arrays[i] for i in which])
+
+        qpos, masses = rows("qpos"), self.model.body_mass
         if self.body.place == "root":
             place = qpos[:, :2].copy()
         elif self.body.place == "torso":
-            place = np.array([data.xpos[1, :2] for data in datas])
+            place = rows("xpos")[:, 1, :2]
         else:
-            masses = self.model.body_mass
-            middles = np.einsum("b,ebj->ej", masses, np.array([data.xipos for data in datas]))
-            place = middles[:, :2] / masses.sum()
-        return Readings(qpos, qvel, place, {name: np.array([getattr(d, name) for d in datas]) for name in self._extras})
+            place = np.einsum("b,ebj->ej", masses, rows("xipos"))[:, :2] / masses.sum()
+        return Readings(qpos, rows("qvel"), place, {name: rows(name) for name in self._extras})
 
 
 def velocity(
