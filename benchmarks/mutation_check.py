@@ -84,6 +84,30 @@ MUTANTS = {
         "unit = jnp.ones_like(measured)",
         "tests/algorithms/test_orpo_dr.py",
     ),
+    "a weight that outlasts the violation": Mutant(
+        "algorithms/constraints.py",
+        "pace = jnp.where(error < 0, jnp.maximum(integral, 1.0), 1.0)",
+        "pace = 1.0",
+        "tests/algorithms/test_constraints.py",
+    ),
+    "noise drawn anew at every step": Mutant(
+        "algorithms/orpo_dr.py",
+        "noise = jnp.where(begun > 0, kept * noise + jnp.sqrt(1.0 - kept**2) * fresh, fresh)",
+        "noise = fresh",
+        "tests/algorithms/test_orpo_dr.py",
+    ),
+    "the mean of two ways round": Mutant(
+        "inference/sequences.py",
+        "return to_box(space, near @ q[:, 0] / near.sum())",
+        "return to_box(space, q[:, 0].mean(0))",
+        "tests/inference/test_planner.py",
+    ),
+    "plans that start from the step before": Mutant(
+        "inference/sequences.py",
+        "flat, distance = target[resample(key, weights, num)], jnp.zeros(())",
+        "flat, distance = q.reshape(num, -1), jnp.zeros(())",
+        "tests/inference/test_planner.py",
+    ),
     "final observation lost at reset": Mutant(
         "training/rollout.py",
         "out.terminated, out.truncated, out.final_obs,",

@@ -129,7 +129,7 @@ def two_ways(config, dim=4):
     space = Box((-1.0,) * dim, (1.0,) * dim)
     own = sequences(space, config)
     middle = jnp.zeros((config.horizon, config.num_sequences, dim))
-    middle = middle.at[..., 0].set(jnp.where(jnp.arange(config.num_sequences) % 2 == 0, -0.6, 0.6))
+    middle = middle.at[..., 0].set(jnp.where(2 * jnp.arange(config.num_sequences) < config.num_sequences, -0.6, 0.6))
     return own, middle + 0.03 * jax.random.normal(jax.random.key(1), middle.shape), slice_shape(space, config)
 
 
