@@ -381,6 +381,7 @@ def test_malformed_certificates_get_one_line(folder, capsys, text):
         assert "certificates.json" in err
 
 
+@pytest.mark.bad_input
 def test_certificates_malformed_inside_get_one_line(folder, capsys):
     """Sealed and bound, but without what the page shows."""
     stored = read_record(folder)

@@ -164,9 +164,6 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         plan = distributions.start()
         return jnp.broadcast_to(plan, (num_envs, *plan.shape))
 
-    def explore(key: Array, state: AwavoState, obs: Array, memory: Array) -> tuple[Array, tuple[()], Array]:
-        return orpo.explore(key, state.orpo, obs, memory)
-
     def head_slices(state: AwavoState, obs: Float[Array, "*batch d"]) -> Float[Array, "*batch L c"]:
         return state.head(state.orpo.learner.actor.net.hidden(normalize(state.orpo.obs_stats, obs)))
 
@@ -195,6 +192,10 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
             lambda signals: orpo.log_optimality(state.orpo, signals),
         )
 
+    def lasting(key: Array, state: AwavoState, obs: Array, memory: Array) -> tuple[Array, tuple[()], Array]:
+        assert orpo.explore is not None
+        return orpo.explore(key, state.orpo, obs, memory)
+
     adaptive = decides and config.metric == "a-gswd" and config.slices == "adaptive"
     return Algorithm(
         init,
@@ -203,7 +204,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         policy=lambda state, obs: orpo.policy(state.orpo, obs),
         start=start if decides else orpo.start,
         plan=plan if decides else None,
-        explore=None if decides or orpo.explore is None else explore,
+        explore=lasting if not decides and orpo.explore else None,
         actor=lambda state: orpo.actor(state.orpo),
         critics=Critics(
             lambda state, obs, action: orpo.critics.quantiles(state.orpo, obs, action),

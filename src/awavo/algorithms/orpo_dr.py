@@ -63,7 +63,7 @@ from awavo.inference.optimality import (
     return_bounds,
     widen_bounds,
 )
-from awavo.networks import ActionDistribution, RunningStatistics, actor_parts, normalize
+from awavo.networks import ActionDistribution, RunningStatistics, SquashedGaussian, actor_parts, normalize
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.networks.optimize import all_finite, choose
 from awavo.networks.stochastic import kl_divergence
@@ -202,6 +202,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         kept = 1.0 - 2.0 ** -(jnp.arange(obs.shape[0]) % NOISE_LEVELS)[:, None]
         noise = jnp.where(begun > 0, kept * noise + jnp.sqrt(1.0 - kept**2) * fresh, fresh)
         dist = state.learner.actor(normalize(state.obs_stats, obs))
+        assert isinstance(dist, SquashedGaussian)
         return dist.at(noise), (), jnp.concatenate([jnp.ones_like(begun), noise], -1)
 
     def learn(

@@ -117,8 +117,8 @@ def load(
         settings = resolve_config(TrainConfig(**stored))
     except (TypeError, UnknownNameError) as error:
         raise RunFolderError(
-            f"'{folder}/config.json' does not fit this version of awavo ({str(error).rstrip('.')}): open the run with the "
-            "version that trained it (CHANGELOG)."
+            f"'{folder}/config.json' does not fit this version of awavo ({str(error).rstrip('.')}): open the run with "
+            "the version that trained it (CHANGELOG)."
         ) from error
     own = {"task": env, "cost_fn": cost_fn, "operator": operator}
     named = [f"{name}='{value}'" for name, value in named_code(settings).items() if own[name] is None]
