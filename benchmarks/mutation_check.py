@@ -55,10 +55,58 @@ MUTANTS = {
         "tests/training/test_loop.py",
     ),
     "limit compared with a mean per step": Mutant(
-        "algorithms/episodes.py",
-        "costs = rollout.episode_costs.reshape(done.shape[0], -1)",
-        "costs = (rollout.episode_costs / rollout.episode_length[..., None]).reshape(done.shape[0], -1)",
+        "algorithms/constraints.py",
+        "return steps @ rate",
+        "return steps @ rate / horizon",
+        "tests/algorithms/test_constraints.py",
+    ),
+    "estimate that waits for episodes": Mutant(
+        "algorithms/constraints.py",
+        "return steps @ rate",
+        "return profile.total / jnp.maximum(profile.episodes, 1.0)",
+        "tests/algorithms/test_constraints.py",
+    ),
+    "scale from one step's range": Mutant(
+        "algorithms/orpo_dr.py",
+        "low, high = choose(jnp.all(state.ranges.high > state.ranges.low), state.ranges, reachable)",
+        "low, high = reachable",
         "tests/algorithms/test_orpo_dr.py",
+    ),
+    "cost likelihood that does not saturate": Mutant(
+        "inference/operators.py",
+        "lambda g, low, high: best - jax.nn.softplus((g - low) / (high - low)),",
+        "lambda g, low, high: (low - g) / (high - low),",
+        "tests/inference/test_operators.py",
+    ),
+    "units that do not follow the returns": Mutant(
+        "algorithms/units.py",
+        "unit = jnp.where(measured > 0, measured, 1.0)",
+        "unit = jnp.ones_like(measured)",
+        "tests/algorithms/test_orpo_dr.py",
+    ),
+    "a weight that outlasts the violation": Mutant(
+        "algorithms/constraints.py",
+        "pace = jnp.where(error < 0, jnp.maximum(integral, 1.0), 1.0)",
+        "pace = 1.0",
+        "tests/algorithms/test_constraints.py",
+    ),
+    "noise drawn anew at every step": Mutant(
+        "algorithms/orpo_dr.py",
+        "noise = jnp.where(begun > 0, kept * noise + jnp.sqrt(1.0 - kept**2) * fresh, fresh)",
+        "noise = fresh",
+        "tests/algorithms/test_orpo_dr.py",
+    ),
+    "the mean of two ways round": Mutant(
+        "inference/sequences.py",
+        "return to_box(space, near @ q[:, 0] / near.sum())",
+        "return to_box(space, q[:, 0].mean(0))",
+        "tests/inference/test_planner.py",
+    ),
+    "plans that start from the step before": Mutant(
+        "inference/sequences.py",
+        "flat, distance = target[resample(key, weights, num)], jnp.zeros(())",
+        "flat, distance = q.reshape(num, -1), jnp.zeros(())",
+        "tests/inference/test_planner.py",
     ),
     "final observation lost at reset": Mutant(
         "training/rollout.py",
@@ -87,7 +135,7 @@ MUTANTS = {
     "environment not saved with the state": Mutant(
         "training/loop.py",
         "self._states = [jax.tree.map(jnp.asarray, state) for state in states]",
-        "self._states = [jax.tree.map(jnp.asarray, s)._replace(worker=o.worker) for s, o in zip(states, self._states)]",
+        "self._states = [jax.tree.map(jnp.asarray, s)._replace(envs=o.envs) for s, o in zip(states, self._states)]",
         "tests/training/test_loop.py",
     ),
 }

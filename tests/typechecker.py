@@ -2,15 +2,19 @@
 
 jaxtyping's import hook puts `check` around every function and dataclass of the package, so that `Float[Array, "n dim"]`
 in a signature is checked whenever a test calls it, however deep inside. Functions inside functions are left as they
-are. beartype takes milliseconds to compile its check of a signature: done at the first call instead of at import, the
-hook costs each test process three seconds instead of ten.
+are, and so are the shapes of functions that have none: jaxtyping's decorator compiles code for every function that it
+is put on and binds the arguments of every call, some 4% of the time of the tests. beartype takes milliseconds to
+compile its check of a signature: done at the first call instead of at import, the hook costs each test process three
+seconds instead of ten.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import UnionType
+from types import FunctionType, UnionType
 from typing import Annotated, Any, Generic, Union, get_args, get_origin
 
 import jax
@@ -34,6 +38,12 @@ OVERRIDES = {
     ArrayLike: object,
 }
 
+# Annotations of these words alone hold no array.
+PLAIN = {
+    "None", "bool", "int", "float", "str", "bytes", "object", "Any", "dict", "list", "tuple", "set", "type", "Mapping",
+    "Sequence", "Iterable", "Iterator", "Callable", "Path", "os", "PathLike",
+}  # fmt: skip
+
 _beartype = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(OVERRIDES)))
 
 
@@ -41,9 +51,24 @@ def install() -> None:
     """Check the package's modules from their first import on: this plugin is loaded before any of them."""
     # On the host numpy's arrays take the place of jax's: the annotations mean either.
     jaxtyping.Array = jax.Array | np.ndarray | np.generic  # pyright: ignore
+    jaxtyping.jaxtyped = functools.partial(where_needed, jaxtyping.jaxtyped)  # pyright: ignore
     files = (path.relative_to(SOURCE).with_suffix("") for path in (SOURCE / "awavo").rglob("*.py"))
     modules = {".".join(file.parts) for file in files if not file.name.startswith("__")}
     jaxtyping.install_import_hook(sorted(modules - UNCHECKED), "typechecker.check")
+
+
+def where_needed(jaxtyped: Callable[..., Any], *, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
+    """jaxtyping's decorator, left out for functions inside functions and for those whose annotations hold no array."""
+
+    def decorate(target: Any) -> Any:
+        if not isinstance(target, FunctionType):
+            return jaxtyped(typechecker=typechecker)(target)
+        if "<locals>" in target.__qualname__:
+            return target
+        words = {word for hint in target.__annotations__.values() for word in re.findall(r"[^\W\d]\w*", str(hint))}
+        return typechecker(target) if words <= PLAIN else jaxtyped(typechecker=typechecker)(target)
+
+    return decorate
 
 
 def supported(hint: Any) -> Any:
@@ -59,13 +84,14 @@ def supported(hint: Any) -> Any:
 
 def check(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` with its arguments and result checked."""
-    if "<locals>" in function.__qualname__:
-        return function
     function.__annotations__ = {name: supported(hint) for name, hint in function.__annotations__.items()}
     checked: Callable[..., Any] | None = None
 
+    @functools.wraps(function)
     def checking(*args: Any, **kwargs: Any) -> Any:
         nonlocal checked
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*args, **kwargs)
         if checked is None:
             checked = function  # should beartype import a module, and the import call an import hook of the package
             checked = _beartype(function)

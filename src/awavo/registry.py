@@ -55,6 +55,17 @@ HOST_TASKS = {
     "walker": Registration(
         "awavo.tasks.goal.walker:walker", "walk to goals round 8 hazards, on C MuJoCo", "GUARD (Zhao et al. 2023)"
     ),
+    **{
+        f"{body}-velocity": Registration(f"awavo.tasks.velocity.task:{body}", what, "Ji et al. 2023 (Safety-Gymnasium)")
+        for body, what in {
+            "halfcheetah": "run at up to 3.2096 m/s",
+            "hopper": "hop at up to 0.7402 m/s",
+            "walker2d": "walk on two legs at up to 2.3415 m/s",
+            "ant": "run on four legs at up to 2.6222 m/s",
+            "swimmer": "swim at up to 0.2282 m/s",
+            "humanoid": "walk as a human does, at up to 1.4149 m/s",
+        }.items()
+    },
 }
 
 # Functional tasks that need an extra, and make sense on a GPU only.

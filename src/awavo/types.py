@@ -175,6 +175,7 @@ class Algorithm(NamedTuple, Generic[State, Info]):
     An algorithm that decides by inference has a planner too, which then takes the place of `act`:
     `start(num_envs) -> Memory` and `plan(key, state, obs, memory, greedy) -> (action, extras, Memory)`, where Memory
     is what it keeps of each environment from one step of an episode to the next, the environment being the first axis.
+    Without a planner `explore(key, state, obs, memory)`, which returns the same, may replace `act` in training.
     """
 
     init: Callable[[Array], State]
@@ -183,21 +184,24 @@ class Algorithm(NamedTuple, Generic[State, Info]):
     policy: Callable[[State, Array], Distribution] | None = None
     start: Callable[[int], PyTree] | None = None
     plan: Callable[[Array, State, Array, PyTree, bool], tuple[Array, PyTree, PyTree]] | None = None
+    explore: Callable[[Array, State, Array, PyTree], tuple[Array, PyTree, PyTree]] | None = None
     actor: Callable[[State], ActorParts] | None = None
     critics: Critics[State] | None = None
     slices: Callable[[State, Array], Array] | None = None
 
     def begin(self, num_envs: int) -> PyTree:
-        """Memory at the start of an episode in each environment; `()` without a planner."""
+        """Memory at the start of an episode in each environment; `()` where nothing is kept."""
         return () if self.start is None else self.start(num_envs)
 
     def decide(
         self, key: Array, state: State, obs: Array, memory: PyTree, greedy: bool
     ) -> tuple[Array, PyTree, PyTree]:
         """Return action, extras and memory, from the planner where there is one."""
-        if self.plan is None:
-            return *self.act(key, state, obs, greedy), memory
-        return self.plan(key, state, obs, memory, greedy)
+        if self.plan is not None:
+            return self.plan(key, state, obs, memory, greedy)
+        if self.explore is not None and not greedy:
+            return self.explore(key, state, obs, memory)
+        return *self.act(key, state, obs, greedy), memory
 
 
 class Estimate(NamedTuple):

@@ -38,7 +38,7 @@ def _compiled(factory, config, spec):
 
 
 def toy_rollout(spec=SPEC, seed=0, costs=0.0, steps=8, envs=32, terminated=False):
-    """Random transitions; every episode ends in the last step, with the given undiscounted totals."""
+    """Random transitions; every episode ends in the last step, with the given totals (small ones for 0)."""
     rng = np.random.default_rng(seed)
     shape = (steps, envs)
     obs = rng.normal(size=(*shape, spec.obs_dim)).astype(np.float32)
@@ -52,8 +52,9 @@ def toy_rollout(spec=SPEC, seed=0, costs=0.0, steps=8, envs=32, terminated=False
     reward = rng.normal(size=shape).astype(np.float32)
     step_costs = rng.uniform(size=(*shape, spec.num_costs)).astype(np.float32)
     totals = np.broadcast_to(np.asarray(costs, np.float32), step_costs.shape)
+    step_costs *= np.where(totals > 0, totals, 0.4) / step_costs.sum(0)
     ends = (last, last & False) if terminated else (last & False, last)
-    length = np.full(shape, steps, np.int32)
+    length = np.broadcast_to(np.arange(1, steps + 1, dtype=np.int32)[:, None], shape)
     return Rollout(obs, action, sample, reward, step_costs, *ends, obs + 1, reward, totals, length)
 
 

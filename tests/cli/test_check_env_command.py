@@ -10,3 +10,11 @@ def test_check_env(run):
     code, text, _ = run("check-env", "Pendulum-v1", "--json")
     assert code == 1
     assert any("cost" in f["problem"] for f in json.loads(text)["findings"])
+
+
+def test_limits_are_checked(run):
+    code, text, _ = run("check-env", "awavo/CartPole-v0", "--limits", "1", "--steps", "50", "--json")
+    assert code == 1
+    assert any("one for each of the 2 costs" in f["problem"] for f in json.loads(text)["findings"])
+    assert run("check-env", "cartpole", "--limits", "1")[0] == 2
+    assert run("check-env", "awavo/CartPole-v0", "--limits", "-1", "2")[0] == 2

@@ -38,6 +38,7 @@ def verdicts(operator):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
+        ("logistic", {}),
         ("log", {"temperature": 0.15}),
         ("log", {"temperature": 0.002}),
         ("affine", {}),

@@ -79,3 +79,22 @@ def test_bad_user_operators_are_refused(case):
 def test_unknown_name_gets_a_suggestion():
     with pytest.raises(UnknownNameError, match="Did you mean 'affine'"):
         make_operator("afine")
+
+
+def test_the_logistic_likelihood_is_flat_below_the_budget_and_falls_above():
+    """Slopes of log p(O_g) far below, at and far above the budget B: 0, -1/(2S), -1/S; p = 1 one range below it."""
+    operator = make_operator("logistic")
+    slope = jax.grad(lambda g: operator.cost_log_likelihood(g, 3.0, 5.0))
+    np.testing.assert_allclose([slope(g) for g in (-97.0, 3.0, 103.0)], [0.0, -0.25, -0.5], atol=1e-6)
+    np.testing.assert_allclose(operator.cost_log_likelihood(1.0, 3.0, 5.0), 0.0, atol=1e-6)
+    assert not operator.bounded
+
+
+@settings(max_examples=40, deadline=None)
+@given(range_=bounds, share=st.floats(-0.9, 20.0))
+def test_the_logistic_maps_are_inverse_beyond_their_range(range_, share):
+    low, high = range_
+    value = low + share * (high - low)
+    operator = make_operator("logistic")
+    log_p = operator.cost_log_likelihood(value, low, high)
+    np.testing.assert_allclose(operator.cost(log_p, low, high), value, rtol=1e-3, atol=1e-3 * (high - low))

@@ -73,6 +73,11 @@ class Numbered(Env):
 class Endless(Env):
     spec = None
 
+class Telling(Env):
+    def step(self, action):
+        *head, info = super().step(action)
+        return (*head, dict(info, place=self.x.copy(), words="none", ragged=[[1], [1, 2]]))
+
 class Slow(Env):
     def step(self, action):
         if self.t == 2:
@@ -200,6 +205,17 @@ def test_cost_function_and_horizon(bridge):
     assert [bool(o.truncated[0]) for o in outs] == [False, False, True]
     for out in outs:
         np.testing.assert_allclose(out.costs, [[0.5, 0.25]], atol=1e-6)
+
+
+def test_a_cost_function_gets_the_info_of_the_other_interpreter(bridge):
+    def effort(obs, action, next_obs, info):
+        return info["cost_effort"] + info["place"][:, 1]
+
+    with bridge("Telling", cost_fn=effort, cost_limits=(1,), horizon=2) as env:
+        env.reset(0)
+        for _ in range(3):
+            out = env.step(np.array([[0.5, -0.25]], np.float32))
+            np.testing.assert_allclose(out.costs[:, 0], 0.75 + out.final_obs[:, 1], atol=1e-6)
 
 
 def test_gymnasium_itself_through_the_bridge():

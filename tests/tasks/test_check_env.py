@@ -188,6 +188,25 @@ def test_a_cost_function_is_checked_too():
         assert has(check_env("Pendulum-v1", cost_fn=wrong, steps=300), "error", text)
 
 
+def test_a_cost_function_may_ask_for_info():
+    class Told(Sound):
+        def step(self, action):
+            *rest, info = super().step(action)
+            return *rest, {"far": info["cost"], "words": "none"}
+
+    assert check_env(Told, cost_fn=lambda obs, action, next_obs, info: info["far"], steps=200) == []
+    found = check_env(Told, cost_fn=lambda obs, action, next_obs, info: info["near"], steps=200)
+    assert has(found, "error", "KeyError")
+
+
+def test_limits_are_compared_with_what_random_actions_cost():
+    assert check_env(Sound, cost_limits=(1,), steps=200) == []
+    assert has(check_env(Sound, cost_limits=(50,), steps=200), "info", "within the limits 50")
+    assert has(check_env(Sound, cost_limits=(1, 2), steps=200), "error", "one for each of the 1 costs, saw 2")
+    both = {"cost_fn": lambda obs, action, next_obs: np.abs(next_obs), "cost_limits": (1, 2), "steps": 200}
+    assert check_env(Sound, **both) == []
+
+
 def test_unknown_ids_are_findings():
     findings = check_env("Pendulm-v1")
     assert levels(findings) == {"error"}

@@ -1,9 +1,12 @@
-"""The code of the page on environments runs as it stands there."""
+"""The code of the pages on environments and velocity tasks runs as it stands there."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "environments.md"
 
 
 def test_the_code_on_the_page_runs(capsys):
@@ -16,3 +19,13 @@ def test_the_code_on_the_page_runs(capsys):
     shown = re.search(r"```text\n(.*?)\n```", PAGE.read_text(), re.DOTALL).group(1)
     assert shown in said
     assert "cost_names=('cost',), cost_limits=(30.0,)" in said
+
+
+def test_the_code_on_the_page_of_velocity_tasks_runs(capsys):
+    pytest.importorskip("mujoco")
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "velocity_tasks.md").read_text(), re.DOTALL)
+    names = {"__name__": "page"}
+    for block in blocks:
+        exec(compile(block, "velocity_tasks.md", "exec"), names)
+    assert capsys.readouterr().out == f"{[0.0] * 8}\n".replace(",", "").replace("0.0", "0.")
+    assert names["velocity"](None, None, None, {"x_velocity": 3.3})

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
+from awavo.errors import BrokenEnvironmentError, InputError, MissingExtraError, UnknownNameError
 from awavo.tasks.host import host_env
 from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
@@ -384,3 +384,71 @@ def test_a_cost_function_that_raises_is_named():
 def test_a_timeout_is_a_number_of_seconds(timeout):
     with pytest.raises(InputError, match="timeout="):
         host_env(stairs, num_envs=1, cost_limits=(1,), timeout=timeout)
+
+
+class Told(Stairs):
+    """Says in `info`, not in the observation, how high it stands: a number, an array and some words."""
+
+    def step(self, action):
+        *rest, _ = super().step(action)
+        info = {"height": self.time, "pair": np.array([self.time, -1.0]), "words": "up", "late": {"no": "number"}}
+        return *rest, info | ({} if self.costs == "cost" or self.time < 3 else {"height": "high"})
+
+
+def too_high(obs, action, next_obs, info):
+    assert info.keys() == {"height", "pair"}
+    assert info["pair"].shape == (len(obs), 2)
+    return np.stack([info["height"], info["pair"][:, 0] + info["pair"][:, 1]], 1)
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_a_cost_function_may_ask_for_info(vectorization):
+    """Of every step, the last of an episode too, whose info Gymnasium keeps apart."""
+    with host_env(
+        Told, num_envs=2, cost_fn=too_high, cost_limits=(1, 1), horizon=9, vectorization=vectorization
+    ) as env:
+        env.reset(0)
+        np.testing.assert_array_equal(
+            [out.costs for out in run(env, 9)], [[[t, t - 1.0]] * 2 for t in (1, 2, 3, 4, 1, 2, 3, 4, 1)]
+        )
+
+
+def test_an_info_that_is_not_there_is_no_silent_zero():
+    with host_env(
+        lambda: Told(costs="none"),
+        num_envs=1,
+        cost_fn=lambda o, a, n, info: info["height"],
+        cost_limits=(1,),
+        horizon=9,
+    ) as env:
+        env.reset(0)
+        run(env, 2)
+        with pytest.raises(BrokenEnvironmentError, match=r"the cost of .* is not finite"):
+            run(env, 1)
+
+
+def test_a_fourth_parameter_of_another_name_keeps_its_default():
+    def cost_fn(obs, action, next_obs, factor=3.0):
+        return factor * np.ones(len(obs))
+
+    with host_env(stairs(), num_envs=1, cost_fn=cost_fn, cost_limits=(1,), horizon=9) as env:
+        env.reset(0)
+        assert run(env, 1)[0].costs.tolist() == [[3.0]]
+
+
+def test_the_velocity_of_gymnasiums_cheetah_is_one_line(gymnasium_mujoco):
+    with host_env(
+        "HalfCheetah-v5", num_envs=2, cost_fn=lambda o, a, n, info: info["x_velocity"] > 3.2096, cost_limits=(25,)
+    ) as env:
+        env.reset(0)
+        env._backend._envs.envs[1].unwrapped.data.qvel[0] = 9.0
+        assert env.step(np.zeros((2, 6), np.float32)).costs.tolist() == [[0.0], [1.0]]
+
+
+def test_gymnasiums_mujoco_environments_name_the_extra_they_need(monkeypatch):
+    pytest.importorskip("mujoco")
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "imageio", None)
+    with pytest.raises(MissingExtraError, match=r"'HalfCheetah-v5' needs imageio.*pip install 'awavo\[mujoco\]'"):
+        host_env("HalfCheetah-v5", num_envs=1, cost_limits=(25,))

@@ -93,6 +93,7 @@ def test_drag_and_gyroscopic_terms_by_hand():
     np.testing.assert_allclose(float(after.rates[1]) / 1e-3, expected, rtol=1e-3)
 
 
+@jax.jit
 def gust_deviations(dt):
     """Deviations of 8192 gusts after 64 steps, and over all steps, where 2.0 is asked for."""
     params = P._replace(gust_sigma=2.0)
@@ -103,10 +104,9 @@ def gust_deviations(dt):
         state = jax.vmap(lambda k, s: step_gusts(k, s, dt, params))(keys, state)
         return state, jnp.mean(jax.vmap(lambda s: gusts(s, params))(state) ** 2, 0)
 
-    start = jax.jit(jax.vmap(start_gusts))(jax.random.split(jax.random.key(0), 8192))
-    _, squares = jax.jit(lambda s: jax.lax.scan(advance, s, jax.random.split(jax.random.key(1), steps)))(start)
-    squares = np.asarray(squares)
-    return np.sqrt(squares[-1]), np.sqrt(squares.mean(0))
+    start = jax.vmap(start_gusts)(jax.random.split(jax.random.key(0), 8192))
+    squares = jax.lax.scan(advance, start, jax.random.split(jax.random.key(1), steps))[1]
+    return jnp.sqrt(squares[-1]), jnp.sqrt(squares.mean(0))
 
 
 @pytest.mark.parametrize("dt", [0.002, 0.02, 0.1])

@@ -10,7 +10,8 @@ from awavo.registry import make_host_task, make_task
 
 mujoco = pytest.importorskip("mujoco")
 
-from awavo.tasks.goal.walker_model import JOINTS, load_mujoco, load_walker, walker_xml  # noqa: E402
+from awavo.tasks.goal.walker_model import JOINTS, load_walker, walker_xml  # noqa: E402
+from awavo.tasks.mujoco_host import load_mujoco  # noqa: E402
 
 
 @pytest.fixture(scope="module")

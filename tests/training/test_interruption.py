@@ -39,62 +39,58 @@ def same(a, b):
     return set(a) == set(b) and all(np.array_equal(a[k], b[k]) for k in a)
 
 
-@pytest.mark.slow
-def test_kill_nine_at_random_moments(straight, tmp_path):
-    out = tmp_path / "run"
-    rng = random.Random(0)
-    kills = 0
-    while True:
-        process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if kills < 2:
-            while not list((out / "checkpoints").glob("step-*")) and process.poll() is None:
-                time.sleep(0.05)
-            time.sleep(rng.uniform(0.0, 0.6))
-            process.kill()
-            kills += 1
-        if process.wait() == 0:
-            break
-    assert same(arrays(straight), arrays(out))
-
-
-def stopped(out, number):
-    """Start or resume, send the signal after the next checkpoint, and return where the run says it stopped."""
+def started(out):
+    """A process that trains in `out`, once it has written the next checkpoint."""
     before = set((out / "checkpoints").glob("step-*"))
     process = subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     while not set((out / "checkpoints").glob("step-*")) - before and process.poll() is None:
         time.sleep(0.05)
+    return process
+
+
+def killed(out, delay):
+    """Start or resume, and kill the process some time after the next checkpoint."""
+    process = started(out)
+    time.sleep(delay)
+    process.kill()
+    process.communicate()
+    return latest_checkpoint(out / "checkpoints")[0].env_steps
+
+
+def stopped(out, number):
+    """Start or resume, send the signal after the next checkpoint, and return where the run says it stopped."""
+    process = started(out)
     process.send_signal(number)
     text, _ = process.communicate(timeout=300)
     summary = json.loads(text.strip().splitlines()[-1])
     if summary["finished"]:
         pytest.skip("the run ended before the signal came")
     assert process.returncode == 130
+    found, _ = latest_checkpoint(out / "checkpoints")
+    assert found is not None
+    assert found.env_steps == summary["env_steps"]
     return summary["env_steps"]
 
 
-@pytest.mark.slow
-def test_stop_signals_save(straight, tmp_path):
-    out, reached = tmp_path / "run", 0
-    for number in (signal.SIGINT, signal.SIGTERM):
-        steps = stopped(out, number)
-        found, _ = latest_checkpoint(out / "checkpoints")
-        assert found is not None
-        assert found.env_steps == steps > reached
-        reached = steps
-    subprocess.run(command(out), check=True, capture_output=True)
-    assert same(arrays(straight), arrays(out))
-
-
-@pytest.mark.slow
-def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(straight, tmp_path):
-    import shutil
-
-    out = tmp_path / "run"
-    shutil.copytree(straight, out)
+def damage_newest(out):
     newest = sorted((out / "checkpoints").glob("step-*"))[-1]
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 4
     newest.write_bytes(data)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_stopped_and_damaged_a_run_ends_the_same(straight, tmp_path):
+    """After every breach the same command takes up the last whole checkpoint."""
+    out, rng = tmp_path / "run", random.Random(0)
+    reached = [
+        killed(out, rng.uniform(0.0, 0.4)),
+        stopped(out, signal.SIGINT),
+        killed(out, rng.uniform(0.0, 0.4)),
+        stopped(out, signal.SIGTERM),
+    ]
+    assert reached == sorted(set(reached))
+    damage_newest(out)
     done = subprocess.run(command(out), check=True, capture_output=True, text=True)
     assert "checksum" in done.stderr
     assert same(arrays(straight), arrays(out))

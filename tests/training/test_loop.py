@@ -88,7 +88,7 @@ def test_golden_numbers(make):
     assert norm == pytest.approx(GOLDEN["norm"], rel=1e-3)
 
 
-GOLDEN = {"length": 31.5455, "norm": 6.30704}
+GOLDEN = {"length": 27.0, "norm": 8.01381}
 
 
 def scripted(actions):

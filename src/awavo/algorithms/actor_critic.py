@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PyTree
 from awavo.algorithms import replay as ring
 from awavo.config import setting
 from awavo.inference.operators import Operator
-from awavo.inference.optimality import SignalBounds, log_optimality_fn, return_bounds
+from awavo.inference.optimality import ReturnRange, log_optimality_fn
 from awavo.networks import Actor, Categorical, RunningStatistics, actor, normalize
 from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
 from awavo.networks.optimize import adam, descend, optimizer_state, polyak_average
@@ -32,6 +32,10 @@ from awavo.networks.quantiles import bellman_targets, quantile_huber
 from awavo.types import EnvSpec
 
 __all__ = ["ActorCritic", "ActorCriticConfig", "GradientMetrics", "Imagine", "Learner", "Objective", "actor_critic"]
+
+# Averaging rate of the actor that decides greedily; width of the quantile Huber loss, in units of the returns; largest
+# gradient norm.
+ACTOR_POLYAK, HUBER, MAX_GRAD_NORM = 0.005, 0.1, 10.0
 
 # Transitions that a model adds to a batch: imagine(key, batch, policy).
 Imagine = Callable[[Array, ring.Transitions, Actor], ring.Transitions]
@@ -41,46 +45,31 @@ Imagine = Callable[[Array, ring.Transitions, Actor], ring.Transitions]
 class ActorCriticConfig:
     """Settings of actor and critics, and of the data they learn from."""
 
-    num_envs: int = setting(16, "environments stepped together", low=1, high=65_536)
-    rollout_length: int = setting(32, "steps of each environment between updates", low=1, high=100_000)
-    num_updates: int = setting(64, "gradient steps after each rollout", low=1, high=100_000)
-    batch_size: int = setting(128, "transitions per gradient step", low=1, high=1_000_000)
+    num_envs: int = setting(0, "environments stepped together; 0: by the rule of sizes", low=0, high=65_536)
+    rollout_length: int = setting(
+        0, "steps of each environment between updates; 0: by the rule of sizes", low=0, high=100_000
+    )
+    num_updates: int = setting(0, "gradient steps after each rollout; 0: by the rule of sizes", low=0, high=100_000)
+    batch_size: int = setting(0, "transitions per gradient step; 0: by the rule of sizes", low=0, high=1_000_000)
     replay_capacity: int = setting(1_000_000, "transitions kept", low=1, high=1_000_000_000)
-    warmup_steps: int = setting(1_000, "environment steps before the first update", low=0, high=1_000_000_000)
-    hidden: tuple[int, ...] = setting((128, 128), "sizes of the hidden layers", low=1, high=65_536)
+    warmup_steps: int = setting(
+        0, "environment steps before the first update; 0: by the rule of sizes", low=0, high=1_000_000_000
+    )
+    hidden: tuple[int, ...] = setting((), "sizes of the hidden layers; none: by the rule of sizes", low=1, high=65_536)
     num_quantiles: int = setting(16, "quantiles M of each critic", low=1, high=1_024)
-    num_critics: int = setting(1, "critics of each signal, of which the most pessimistic counts", low=1, high=16)
-    critic_layers: str = setting(
-        "plain", "critics' hidden layers, as they are or standardized", choices=("plain", "standardized")
-    )
-    discount: float = setting(0.99, "discount gamma of the critics", low=0.0, high=0.99999)
-    reward_clip: float | None = setting(
-        None, "rewards beyond +- this are clipped for the learner; none keeps them", low=1e-9, high=1e9
-    )
-    backup_steps: int = setting(1, "stored steps n before a target bootstraps", low=1, high=1_000)
-    actor_lr: float = setting(5e-4, "Adam step size of the actor", low=0.0, high=1.0)
-    critic_lr: float = setting(1.2e-3, "Adam step size of the critics", low=0.0, high=1.0)
+    num_critics: int = setting(2, "critics of each signal, of which the most pessimistic counts", low=1, high=16)
+    discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
+    backup_steps: int = setting(3, "stored steps n before a target bootstraps", low=1, high=1_000)
+    actor_lr: float = setting(3e-4, "Adam step size of the actor", low=0.0, high=1.0)
+    critic_lr: float = setting(5e-4, "Adam step size of the critics", low=0.0, high=1.0)
     polyak: float = setting(0.01, "averaging rate of the target critics", low=0.0, high=1.0)
-    actor_polyak: float = setting(1e-3, "averaging rate of the actor used for greedy actions", low=0.0, high=1.0)
-    huber: float = setting(1.0, "width of the quantile Huber loss", low=1e-6, high=1e6)
-    value_scale: float = setting(10.0, "scale of the critics' outputs", low=1e-6, high=1e6)
-    max_grad_norm: float = setting(10.0, "largest gradient norm", low=1e-6, high=1e9)
-    entropy: float = setting(0.05, "weight of the policy's entropy", low=0.0, high=1e3)
-    entropy_target: float | None = setting(
-        None, "entropy in nats that the weight is adapted to keep; none keeps the weight", low=-1e4, high=1e4
-    )
     operator: str = setting(
-        "log",
+        "logistic",
         "operator F between likelihoods and returns, or MODULE:NAME of one",
-        choices=("log", "affine", "power"),
+        choices=("logistic", "log", "affine", "power"),
         path=True,
     )
     temperature: float = setting(0.15, "lam of the log operator, as a share of the return's range", low=1e-6, high=1e3)
-    kappa: float = setting(0.1, "exponent of the power operator", low=1e-3, high=1e3)
-    bound_margin: float = setting(
-        0.05, "safety margin of the return bounds, as a share of the range", low=0.0, high=10.0
-    )
-    clip_targets: str = setting("off", "keep the critics' targets within the return bounds", choices=("off", "on"))
 
 
 class Learner(NamedTuple):
@@ -98,7 +87,9 @@ class Objective(NamedTuple):
     """What the gradient steps after one rollout have in common: (w_r, w_1, .., w_C), eta, and scales from the data."""
 
     obs_stats: RunningStatistics
-    bounds: SignalBounds
+    unit: Float[Array, " signals"]
+    bounds: ReturnRange
+    ranges: ReturnRange
     weights: Float[Array, " signals"]
     entropy_weight: Float[Array, ""]
 
@@ -121,14 +112,14 @@ class ActorCritic(NamedTuple):
 
 def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -> ActorCritic:
     """Build actor and critics of a task."""
-    log_optimality = log_optimality_fn(operator, config.discount, config.bound_margin)
-    actor_optimizer = adam(config.actor_lr, config.max_grad_norm)
-    critic_optimizer = adam(config.critic_lr, config.max_grad_norm)
+    log_optimality = log_optimality_fn(operator)
+    actor_optimizer = adam(config.actor_lr, MAX_GRAD_NORM)
+    critic_optimizer = adam(config.critic_lr, MAX_GRAD_NORM)
 
     def draw_critic(key: Array) -> QuantileCritic:
         return quantile_critic(
             key, spec.obs_dim, spec.action_space, config.hidden, 1 + spec.num_costs, config.num_quantiles,
-            config.value_scale, config.critic_layers == "standardized",
+            scale=1.0, standardize=True,
         )  # fmt: skip
 
     def init(key: Array) -> Learner:
@@ -152,13 +143,13 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -
         # Critics, of the reward and of every cost, whichever branch the actor is on.
         next_action = learner.actor(next_obs).sample(next_key)
         next_quantiles = learner.target_critic(next_obs, next_action)
-        targets = bellman_targets(ahead.signals, next_quantiles, ahead.terminated, ahead.discount)
-        if config.clip_targets == "on":
-            low, high = return_bounds(objective.bounds, config.discount, config.bound_margin)
-            targets = jnp.clip(targets, low[:, None], high[:, None])
+        targets = bellman_targets(ahead.signals / objective.unit, next_quantiles, ahead.terminated, ahead.discount)
+        # No return lies outside what the signals of one step allow.
+        low, high = (x / objective.unit for x in objective.bounds)
+        targets = jnp.clip(targets, low[:, None], high[:, None])
         critic_loss, grads = jax.value_and_grad(
             lambda critic: jnp.sum(
-                jax.vmap(lambda own: quantile_huber(own, targets, config.huber))(critic.every(obs, batch.action))
+                jax.vmap(lambda own: quantile_huber(own, targets, HUBER))(critic.every(obs, batch.action))
             )
         )(learner.critic)
         critic, critic_opt = descend(critic_optimizer, grads, learner.critic_opt, learner.critic)
@@ -169,7 +160,7 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -
         )
         policy, actor_opt = descend(actor_optimizer, grads, learner.actor_opt, learner.actor)
         target_critic = polyak_average(critic, learner.target_critic, config.polyak)
-        average_actor = polyak_average(policy, learner.average_actor, config.actor_polyak)
+        average_actor = polyak_average(policy, learner.average_actor, ACTOR_POLYAK)
         learner = Learner(policy, critic, target_critic, average_actor, actor_opt, critic_opt)
         return learner, GradientMetrics(actor_loss, clip_rate, critic_loss, entropy)
 
@@ -179,15 +170,15 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -
         dist = policy(obs)
         if isinstance(dist, Categorical):
             # E over all actions: the gradient is that of the probabilities alone.
-            means = critic.all_actions(obs).mean(-1)
-            utility, clip_rate = log_optimality(means, objective.weights, objective.bounds)
+            means = objective.unit * critic.all_actions(obs).mean(-1)
+            utility, clip_rate = log_optimality(means, objective.weights, objective.ranges)
             expected = jnp.sum(jnp.exp(dist.log_probs()) * jax.lax.stop_gradient(utility), -1)
             entropy = dist.entropy()
         else:
             # One draw, differentiated through the action into the critic.
             action, log_prob = dist.sample_with_log_prob(key)
-            means = critic(obs, action).mean(-1)
-            expected, clip_rate = log_optimality(means, objective.weights, objective.bounds)
+            means = objective.unit * critic(obs, action).mean(-1)
+            expected, clip_rate = log_optimality(means, objective.weights, objective.ranges)
             entropy = -log_prob
         loss = -jnp.mean(expected + objective.entropy_weight * entropy)
         return loss, (jnp.mean(entropy), clip_rate)

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from awavo.algorithms.actor_critic import MAX_GRAD_NORM
 from awavo.algorithms.orpo_dr import OrpoDrConfig
-from awavo.config import setting
-from awavo.inference.sequences import PlanningConfig, action_defining, to_unit
+from awavo.inference.sequences import ORDER, PlanningConfig, action_defining, to_unit
 from awavo.inference.wvi import categorical_gswd
 from awavo.networks import ActionDistribution, Actor, Categorical, RunningStatistics, SquashedGaussian, normalize
 from awavo.networks.optimize import adam, all_finite, choose, descend, optimizer_state
@@ -32,19 +32,16 @@ from awavo.types import Box, Discrete, EnvSpec, Rollout
 
 __all__ = ["AmortizationConfig", "Amortizer", "PlanRecord", "Posteriors", "amortizer", "empty_posteriors", "store"]
 
-MAX_PAIRS = 64
+# States of a rollout on which the slices are turned; Adam's step sizes of the slicing head and towards posteriors;
+# gradient steps of the head after each rollout; weight of the slices' diversity in units of the distance; decisions
+# stored; gradient steps of the critics for each step to stored posteriors.
+MAX_PAIRS, SLICE_LR, AMORTIZE_LR, SLICE_UPDATES, DIVERSITY = 64, 1e-3, 5e-4, 2, 0.5
+POSTERIORS, UPDATES_PER_PULL = 8_000, 4
 
 
 @dataclass(frozen=True)
 class AmortizationConfig(PlanningConfig, OrpoDrConfig):
-    """Settings of what is learnt from decisions."""
-
-    slice_lr: float = setting(1e-3, "Adam step size of the slicing head", low=0.0, high=1.0)
-    slice_updates: int = setting(2, "gradient steps of the slicing head after each rollout", low=0, high=100_000)
-    diversity: float = setting(0.5, "weight of the slices' diversity, in units of the distance", low=0.0, high=1e6)
-    amortize_lr: float = setting(5e-4, "Adam step size towards stored posteriors", low=0.0, high=1.0)
-    amortize_updates: int = setting(25, "steps of the actor to stored posteriors per rollout", low=0, high=100_000)
-    posterior_capacity: int = setting(8_000, "decisions stored for amortisation", low=1, high=100_000_000)
+    """Settings that learning from decisions depends on."""
 
 
 class PlanRecord(NamedTuple):
@@ -82,7 +79,7 @@ class Amortizer(NamedTuple):
 def empty_posteriors(spec: EnvSpec, config: AmortizationConfig) -> Posteriors:
     """Allocate the ring, a whole number of rollouts."""
     rows = config.num_envs * config.rollout_length
-    capacity = -(-config.posterior_capacity // rows) * rows
+    capacity = -(-POSTERIORS // rows) * rows
     space = spec.action_space
     shape = (space.num,) if isinstance(space, Discrete) else (config.num_particles, space.dim)
     zero = jnp.zeros((), jnp.int32)
@@ -103,7 +100,7 @@ def store(posteriors: Posteriors, rollout: Rollout, spec: EnvSpec) -> Posteriors
 
 def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
     """Build what AWaVO learns from its decisions."""
-    head_optimizer, actor_optimizer = (adam(lr, config.max_grad_norm) for lr in (config.slice_lr, config.amortize_lr))
+    head_optimizer, actor_optimizer = (adam(lr, MAX_GRAD_NORM) for lr in (SLICE_LR, AMORTIZE_LR))
     defining = action_defining(spec.action_space, config)
 
     def init(actor: Actor, head: SlicingHead) -> tuple[optax.OptState, optax.OptState]:
@@ -113,8 +110,6 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
         key: Array, actor: Actor, opt: optax.OptState, head: SlicingHead, obs_stats: RunningStatistics,
         posteriors: Posteriors, env_steps: Array,
     ) -> tuple[Actor, optax.OptState, Float[Array, ""]]:  # fmt: skip
-        if config.amortize_updates == 0:
-            return actor, opt, jnp.zeros(())
         stored = jnp.minimum(posteriors.added, posteriors.obs.shape[0])
 
         def loss(actor, key, obs, first):
@@ -132,7 +127,7 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
 
         # Decisions made while warming up were random.
         ready = env_steps > config.warmup_steps
-        keys = jax.random.split(key, config.amortize_updates)
+        keys = jax.random.split(key, -(-config.num_updates // UPDATES_PER_PULL))
         (new, new_opt), losses = jax.lax.scan(update, (actor, opt), keys)
         finite = all_finite(new)
         actor, opt = choose(ready & finite, (new, new_opt), (actor, opt))
@@ -141,7 +136,7 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
     def ascend(
         head: SlicingHead, opt: optax.OptState, actor: Actor, obs_stats: RunningStatistics, rollout: Rollout
     ) -> tuple[SlicingHead, optax.OptState, Float[Array, ""]]:
-        if config.slice_updates == 0 or config.slices == "random" or config.metric == "kl":
+        if config.slices == "random" or config.metric == "kl":
             return head, opt, jnp.zeros(())
         record: PlanRecord = rollout.extras
         rows = jnp.linspace(0, rollout.reward.size - 1, min(MAX_PAIRS, rollout.reward.size)).astype(jnp.int32)
@@ -152,9 +147,9 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
 
         def seen(slices: Float[Array, "B L c"]) -> Float[Array, " B"]:
             if isinstance(spec.action_space, Discrete):
-                return categorical_gswd(before, target, slices, defining=defining, order=config.order)
+                return categorical_gswd(before, target, slices, defining=defining, order=ORDER)
             flat = before.reshape(*before.shape[:2], -1)
-            distance = partial(adaptive_gswd, learn_slices=True, defining=defining, order=config.order)
+            distance = partial(adaptive_gswd, learn_slices=True, defining=defining, order=ORDER)
             return jax.vmap(lambda x, y, w, s: distance(x, y, s, y_weights=w))(flat, target, weights, slices)
 
         def loss(head):
@@ -162,14 +157,15 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
             distance = jnp.mean(seen(slices))
             # Relative to itself: the pull of the diversity does not fade as q nears nu.
             scale = jax.lax.stop_gradient(distance) + 1e-9
-            return config.diversity * jnp.mean(diversity_loss(slices)) - distance / scale, distance
+            return DIVERSITY * jnp.mean(diversity_loss(slices)) - distance / scale, distance
 
         def update(carry, _):
             head, opt = carry
             (_, distance), grads = jax.value_and_grad(loss, has_aux=True)(head)
             return descend(head_optimizer, grads, opt, head), distance
 
-        (head, opt), distances = jax.lax.scan(update, (head, opt), None, length=config.slice_updates)
+        (new, new_opt), distances = jax.lax.scan(update, (head, opt), None, length=SLICE_UPDATES)
+        head, opt = choose(all_finite(new), (new, new_opt), (head, opt))
         return head, opt, distances[-1]
 
     return Amortizer(init, pull, ascend)
@@ -186,7 +182,7 @@ def policy_distance(
         if config.metric == "kl":
             return -jnp.sum(first * dist.log_probs(), -1)
         slices = jax.lax.stop_gradient(slices)
-        return categorical_gswd(jax.nn.softmax(dist.logits), first, slices, defining=defining, order=config.order)
+        return categorical_gswd(jax.nn.softmax(dist.logits), first, slices, defining=defining, order=ORDER)
     assert isinstance(space, Box)
     if config.metric == "kl":
         # Log-density before squashing; what squashing adds does not depend on the policy.
@@ -198,7 +194,7 @@ def policy_distance(
     # The first action's coordinates of every linear form.
     forms = slices.reshape(*slices.shape[:2], -1, config.horizon * space.dim)[..., : space.dim]
     forms = forms.reshape(*slices.shape[:2], -1)
-    distance = jax.vmap(lambda x, y, rows: adaptive_gswd(x, y, rows, defining=defining, order=config.order))
+    distance = jax.vmap(lambda x, y, rows: adaptive_gswd(x, y, rows, defining=defining, order=ORDER))
     return distance(jnp.swapaxes(drawn, 0, 1), first, forms)
 
 

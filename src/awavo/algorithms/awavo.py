@@ -28,10 +28,11 @@ import optax
 from jaxtyping import Array, Float
 
 from awavo.algorithms import replay as ring
+from awavo.algorithms.actor_critic import Imagine
 from awavo.algorithms.amortize import AmortizationConfig, PlanRecord, Posteriors, amortizer, empty_posteriors, store
 from awavo.algorithms.model_learning import ModelConfig, identify, imagination, learnt_dynamics
-from awavo.algorithms.orpo_dr import OrpoDrConfig, OrpoDrInfo, OrpoDrState, clip_rewards, orpo_dr_parts
-from awavo.config import setting
+from awavo.algorithms.orpo_dr import OrpoDrConfig, OrpoDrInfo, OrpoDrState, orpo_dr_parts
+from awavo.algorithms.sizes import resolve_sizes
 from awavo.inference.ensemble import Ensemble
 from awavo.inference.operators import Operator
 from awavo.inference.planner import PlanningModel, ensemble_steps, planner
@@ -44,30 +45,7 @@ __all__ = ["AwavoConfig", "AwavoInfo", "AwavoState", "DecisionInfo", "ModelInfo"
 
 @dataclass(frozen=True)
 class AwavoConfig(AmortizationConfig, PlanningConfig, ModelConfig, OrpoDrConfig):
-    """Settings of AWaVO: those of its parts, here with other defaults than ORPO-DR alone has.
-
-    The defaults were chosen by measurement; the paper's are the preset `paper`.
-    """
-
-    num_envs: int = setting(4, "environments stepped together", low=1, high=65_536)
-    rollout_length: int = setting(25, "steps of each environment between updates", low=1, high=100_000)
-    num_updates: int = setting(100, "gradient steps of actor and critics after each rollout", low=1, high=100_000)
-    warmup_steps: int = setting(400, "environment steps with random actions", low=0, high=1_000_000_000)
-    clip_targets: str = setting("on", "keep the critics' targets within the return bounds", choices=("off", "on"))
-    polyak: float = setting(0.05, "averaging rate of the target critics", low=0.0, high=1.0)
-    discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
-    hidden: tuple[int, ...] = setting((64, 64), "sizes of actor's and critics' hidden layers", low=1, high=65_536)
-    margin: float = setting(0.1, "share of each limit kept in reserve", low=0.0, high=1.0)
-    window: int = setting(8, "finished episodes W in the constraint estimate", low=1, high=100_000)
-    weight_initial: float = setting(0.5, "posterior: first weight of each constraint", low=0.0, high=1e6)
-    weight_min: float = setting(0.3, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
-    weight_max: float = setting(2.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
-    weight_growth: float = setting(
-        0.05, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
-    )
-    weight_decay: float = setting(
-        0.02, "posterior: decay of a satisfied constraint's weight per rollout", low=0.0, high=10.0
-    )
+    """Settings of AWaVO: those of its parts. One set for every task; the paper's are the preset `paper`."""
 
 
 class AwavoState(NamedTuple):
@@ -82,7 +60,7 @@ class AwavoState(NamedTuple):
 
 
 class ModelInfo(NamedTuple):
-    """Metrics of the model."""
+    """Metrics of the model; 0 without planning."""
 
     model_loss: Array
     model_coverage: Array
@@ -105,10 +83,12 @@ AwavoInfo = namedtuple("AwavoInfo", (*OrpoDrInfo._fields, *ModelInfo._fields, *D
 
 def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) -> Algorithm[AwavoState, AwavoInfo]:
     """Build AWaVO for a task; `operator` replaces the one named in the configuration."""
+    config = resolve_sizes(spec, config)
     orpo = orpo_dr_parts(spec, config, operator)
     dynamics = learnt_dynamics(spec, config)
     decide, distributions = planner(spec, config), sequences(spec.action_space, config)
     amortization = amortizer(spec, config)
+    decides = config.planning == "on"
 
     def init(key: Array) -> AwavoState:
         orpo_key, model_key, head_key = jax.random.split(key, 3)
@@ -120,28 +100,36 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         )
 
     def learn(key: Array, state: AwavoState, rollout: Rollout) -> tuple[AwavoState, AwavoInfo]:
-        rollout = clip_rewards(rollout, config)
         model_key, orpo_key, amortize_key = jax.random.split(key, 3)
-        replay = ring.add(state.orpo.replay, rollout, config.discount, config.backup_steps)
-        model, assessed, losses = identify(model_key, dynamics, state.model, rollout, replay, config)  # line 4
-        imagine = imagination(dynamics, model, state.orpo.obs_stats, distributions.draw, config.discount, config)
+        model, modelled, imagine = identified(model_key, state, rollout)  # line 4
         base, info = orpo.learn(orpo_key, state.orpo, rollout, imagine)  # line 5
         state = state._replace(orpo=base, model=model)
         state, decided = learn_from_decisions(amortize_key, state, rollout)  # from what line 6 decided
-        modelled = ModelInfo(
+        return state, AwavoInfo(**info._asdict(), **modelled._asdict(), **decided._asdict())
+
+    def identified(key: Array, state: AwavoState, rollout: Rollout) -> tuple[Ensemble, ModelInfo, Imagine | None]:
+        """The model after a rollout, and what it adds to the batches; as it was where nothing is planned in it."""
+        if not decides:
+            none = jnp.zeros(())
+            return state.model, ModelInfo(none, none, none, none), None
+        replay = ring.add(state.orpo.replay, rollout, config.discount, config.backup_steps)
+        model, assessed, losses = identify(key, dynamics, state.model, rollout, replay, config.num_updates)
+        info = ModelInfo(
             model_loss=losses[-1].mean(),
             model_coverage=assessed.coverage,
             model_pit_error=assessed.pit_error,
             member_weight=jnp.exp(model.log_weights()).max(),
         )
-        return state, AwavoInfo(**info._asdict(), **modelled._asdict(), **decided._asdict())
+        imagine = imagination(dynamics, model, state.orpo.obs_stats, distributions.draw, config.discount, config)
+        return model, info, imagine
 
     def plan(key: Array, state: AwavoState, obs: Array, memory: Array, greedy: bool) -> tuple[Array, PlanRecord, Array]:
         slice_key, plan_key, pick_key, warm_key = jax.random.split(key, 4)
         slices = choose_slices(slice_key, state, obs)
         keys = jax.random.split(plan_key, obs.shape[0])
         result = jax.vmap(decide, (0, None, 0, 0, 0))(keys, planning_model(state), obs, memory, slices)  # line 6
-        action = distributions.pick(pick_key, jax.vmap(distributions.first)(result.plan), greedy)  # line 7
+        picks = jax.random.split(pick_key, obs.shape[0])
+        action = jax.vmap(lambda key, q: distributions.pick(key, q, greedy))(picks, result.plan)  # line 7
         if not greedy:  # before there is a model worth planning in
             warm = state.orpo.replay.added < config.warmup_steps
             action = jnp.where(warm, distributions.draw(warm_key, obs.shape[0]), action)
@@ -153,7 +141,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
 
     def learn_from_decisions(key: Array, state: AwavoState, rollout: Rollout) -> tuple[AwavoState, DecisionInfo]:
         """Pull the actor to the posteriors, and turn the slices to where q and its targets differed."""
-        if config.planning == "off":
+        if not decides:
             none = jnp.zeros(())
             return state, DecisionInfo(none, none, none, none)
         record: PlanRecord = rollout.extras
@@ -185,16 +173,16 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         return head_slices(state, obs)
 
     def planning_model(state: AwavoState) -> PlanningModel:
-        learner, stats = state.orpo.learner, state.orpo.obs_stats
+        learner, stats, unit = state.orpo.learner, state.orpo.obs_stats, state.orpo.units.unit
 
         def values(obs: Float[Array, "... d"]) -> Float[Array, "... signals"]:
             obs = normalize(stats, obs)
             dist = learner.actor(obs)
             if isinstance(dist, Categorical):
                 # The exact mean over the policy's actions; for continuous ones that of its mode.
-                every = learner.target_critic.all_actions(obs).mean(-1)
+                every = unit * learner.target_critic.all_actions(obs).mean(-1)
                 return jnp.einsum("...a,...as->...s", jnp.exp(dist.log_probs()), every)
-            return learner.target_critic(obs, dist.mode()).mean(-1)
+            return unit * learner.target_critic(obs, dist.mode()).mean(-1)
 
         return PlanningModel(
             *ensemble_steps(dynamics, state.model),
@@ -204,15 +192,19 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
             lambda signals: orpo.log_optimality(state.orpo, signals),
         )
 
-    decides = config.planning == "on"
+    def lasting(key: Array, state: AwavoState, obs: Array, memory: Array) -> tuple[Array, tuple[()], Array]:
+        assert orpo.explore is not None
+        return orpo.explore(key, state.orpo, obs, memory)
+
     adaptive = decides and config.metric == "a-gswd" and config.slices == "adaptive"
     return Algorithm(
         init,
         lambda key, state, obs, greedy: orpo.act(key, state.orpo, obs, greedy),
         learn,
         policy=lambda state, obs: orpo.policy(state.orpo, obs),
-        start=start if decides else None,
+        start=start if decides else orpo.start,
         plan=plan if decides else None,
+        explore=lasting if not decides and orpo.explore else None,
         actor=lambda state: orpo.actor(state.orpo),
         critics=Critics(
             lambda state, obs, action: orpo.critics.quantiles(state.orpo, obs, action),

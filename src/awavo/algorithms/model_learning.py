@@ -25,23 +25,21 @@ class ModelConfig:
     """Settings of the model p_D(theta)."""
 
     num_members: int = setting(5, "members of the ensemble p_D(theta)", low=1, high=1_000)
-    model_hidden: tuple[int, ...] = setting((32, 32), "sizes of the model's hidden layers", low=1, high=65_536)
-    model_activation: str = setting("relu", "activation of the model", choices=("relu", "silu", "tanh"))
-    model_lr: float = setting(1e-3, "Adam step size of the model", low=0.0, high=1.0)
-    model_weight_decay: float = setting(3e-5, "weight decay of the model", low=0.0, high=1.0)
-    model_updates: int = setting(200, "gradient steps of the model after each rollout", low=1, high=100_000)
-    model_batch: int = setting(128, "transitions per gradient step and member", low=1, high=1_000_000)
     imagined_batch: int = setting(
-        128, "transitions of the model added to each batch of actor and critics", low=0, high=1_000_000
-    )
-    prior_scale: float = setting(0.1, "scale of the members' random priors", low=0.0, high=100.0)
+        128, "transitions of the model added to each batch of actor and critics; none without planning",
+        low=0, high=1_000_000,
+    )  # fmt: skip
+
+
+# Sizes of the members' hidden layers, their activation; Adam's step size and weight decay; scale of the random priors;
+# transitions per gradient step and member.
+HIDDEN, ACTIVATION, LEARNING_RATE, WEIGHT_DECAY, PRIOR_SCALE, BATCH = (32, 32), "relu", 1e-3, 3e-5, 0.1, 128
 
 
 def learnt_dynamics(spec: EnvSpec, config: ModelConfig) -> EnsembleModel:
     """The ensemble of a task."""
     return ensemble(
-        spec, config.num_members, config.model_hidden, config.model_lr, config.model_weight_decay, config.prior_scale,
-        config.model_activation,
+        spec, config.num_members, HIDDEN, LEARNING_RATE, WEIGHT_DECAY, PRIOR_SCALE, ACTIVATION,
     )  # fmt: skip
 
 
@@ -76,7 +74,7 @@ def identify(
     model: Ensemble,
     rollout: Rollout,
     replay: ring.ReplayBuffer,
-    config: ModelConfig,
+    num_updates: int,
 ) -> tuple[Ensemble, Assessment, Float[Array, "updates K"]]:
     """Test the members on transitions they have not seen, then train them on all stored ones."""
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (rollout.obs, rollout.action, rollout.next_obs))
@@ -85,7 +83,7 @@ def identify(
     # A single member has nobody to differ from: it gets every row.
     model, losses = train_ensemble(
         key, dynamics, model, replay,
-        num_updates=config.model_updates, batch_size=config.model_batch, bootstrap=config.num_members > 1,
+        num_updates=num_updates, batch_size=BATCH, bootstrap=model.evidence.shape[0] > 1,
     )  # fmt: skip
     return model, assessment, losses
 

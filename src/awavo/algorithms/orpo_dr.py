@@ -23,44 +23,72 @@ paper's listing, each measured in docs/orpo_dr.md:
   does not depend on the scale of the likelihoods, which one extreme reward can change by a factor;
 * with `num_critics` > 1 the most pessimistic of several critics gives targets and likelihoods: on the walker one critic
   promised far more than was earned (docs/orpo_dr.md);
+* continuous actions explore with noise that lasts, longer in some environments than in others: at any one step it is
+  the policy's own, over several steps it carries a body farther than trembling does;
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from awavo.algorithms import replay as ring
 from awavo.algorithms.actor_critic import ActorCriticConfig, Imagine, Learner, Objective, actor_critic
-from awavo.algorithms.episodes import EpisodeWindow, cost_estimate, empty_window, push_episodes
+from awavo.algorithms.constraints import (
+    CostProfile,
+    control_weights,
+    cost_error,
+    count_costs,
+    empty_profile,
+    estimate_costs,
+    standard_error,
+)
+from awavo.algorithms.sizes import generation, resolve_sizes
+from awavo.algorithms.units import Units, cost_shares, initial_units, measure_units, rescale
 from awavo.config import setting
 from awavo.inference.operators import Operator, make_operator
-from awavo.inference.optimality import SignalBounds, initial_bounds, log_optimality_fn, return_bounds, widen_bounds
-from awavo.networks import ActionDistribution, RunningStatistics, actor_parts, normalize
+from awavo.inference.optimality import (
+    ReturnRange,
+    SignalBounds,
+    initial_bounds,
+    log_optimality_fn,
+    measure_range,
+    return_bounds,
+    widen_bounds,
+)
+from awavo.networks import ActionDistribution, RunningStatistics, SquashedGaussian, actor_parts, normalize
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.networks.optimize import all_finite, choose
 from awavo.networks.stochastic import kl_divergence
-from awavo.types import ActorParts, Algorithm, Critics, EnvSpec, Rollout
+from awavo.types import ActorParts, Algorithm, Critics, Discrete, EnvSpec, Rollout
 
 __all__ = [
     "OrpoDrConfig",
     "OrpoDrInfo",
     "OrpoDrParts",
     "OrpoDrState",
-    "clip_rewards",
-    "exceeds",
+    "entropy_target",
     "orpo_dr",
     "orpo_dr_parts",
 ]
 
 # How fast the entropy's weight is adapted, per rollout and nat, and between what.
-ENTROPY_RATE, ENTROPY_RANGE = 0.1, (1e-6, 1e3)
+ENTROPY_RATE, ENTROPY_RANGE, ENTROPY_FIRST = 0.1, (1e-3, 1e3), 0.1
+# Entropy targets: share of the largest (discrete), nats per dimension of a box of width 2.
+ENTROPY_SHARE, ENTROPY_PER_DIM = 0.25, -1.0
+# Rows that the return ranges are measured on, steps over which they follow, smallest range of the reward in its unit.
+RANGE_ROWS, RANGE_STEPS, REWARD_FLOOR = 1024, 6400.0, 0.1
+# Environments explore with noise of different memory: the i-th keeps a share 1 - 2^-(i mod NOISE_LEVELS) of it a step.
+NOISE_LEVELS = 5
+# Safety margin of the return bounds, as a share of the range of one step's signals.
+BOUND_MARGIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -68,18 +96,8 @@ class OrpoDrConfig(ActorCriticConfig):
     """Settings of ORPO-DR. The defaults were chosen by measurement; the paper's are the preset `paper`."""
 
     rectify: str = setting("posterior", "how a violated constraint acts", choices=("posterior", "hard"))
-    tolerance: float = setting(0.5, "tolerance tau_c on every limit", low=0.0, high=1e9)
-    margin: float = setting(0.0, "share of each limit kept in reserve", low=0.0, high=1.0)
-    window: int = setting(16, "finished episodes W in the constraint estimate", low=1, high=100_000)
-    weight_initial: float = setting(0.2, "posterior: first weight of each constraint", low=0.0, high=1e6)
-    weight_min: float = setting(0.05, "posterior: smallest weight of a constraint", low=0.0, high=1e6)
-    weight_max: float = setting(20.0, "posterior: largest weight of a constraint", low=0.0, high=1e6)
-    weight_growth: float = setting(
-        0.012, "posterior: growth of a violated constraint's weight per rollout", low=0.0, high=10.0
-    )
-    weight_decay: float = setting(
-        0.0024, "posterior: decay of a satisfied constraint's weight per rollout", low=0.0, high=10.0
-    )
+    tolerance: float = setting(0.0, "hard: tolerance tau_c on every limit", low=0.0, high=1e9)
+    margin: float = setting(0.1, "share of each limit kept in reserve", low=0.0, high=1.0)
 
 
 class OrpoDrState(NamedTuple):
@@ -88,9 +106,11 @@ class OrpoDrState(NamedTuple):
     learner: Learner
     replay: ring.ReplayBuffer
     obs_stats: RunningStatistics
+    units: Units
     bounds: SignalBounds
-    window: EpisodeWindow
-    cost_weights: Float[Array, " C"]
+    ranges: ReturnRange
+    profile: CostProfile
+    integral: Float[Array, " C"]
     entropy_weight: Float[Array, ""]
     num_reward_updates: Int[Array, ""]
     num_rectified_updates: Int[Array, ""]
@@ -123,6 +143,8 @@ class OrpoDrParts(NamedTuple):
     init: Callable[[Array], OrpoDrState]
     act: Callable[[Array, OrpoDrState, Array, bool], tuple[Array, tuple[()]]]
     learn: Callable[[Array, OrpoDrState, Rollout, Imagine | None], tuple[OrpoDrState, OrpoDrInfo]]
+    start: Callable[[int], Array] | None
+    explore: Callable[[Array, OrpoDrState, Array, Array], tuple[Array, tuple[()], Array]] | None
     policy: Callable[[OrpoDrState, Array], ActionDistribution]
     actor: Callable[[OrpoDrState], ActorParts]
     critics: Critics[OrpoDrState]
@@ -136,27 +158,34 @@ def orpo_dr(
     parts = orpo_dr_parts(spec, config, operator)
     return Algorithm(
         parts.init, parts.act, lambda key, state, rollout: parts.learn(key, state, rollout, None),
-        policy=parts.policy, actor=parts.actor, critics=parts.critics,
+        start=parts.start, explore=parts.explore, policy=parts.policy, actor=parts.actor, critics=parts.critics,
     )  # fmt: skip
 
 
 def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None = None) -> OrpoDrParts:
     """Build the parts of ORPO-DR for a task."""
-    operator = operator or make_operator(config.operator, temperature=config.temperature, kappa=config.kappa)
+    config = resolve_sizes(spec, config)
+    operator = operator or make_operator(config.operator, temperature=config.temperature)
     networks = actor_critic(spec, config, operator)
-    likelihood = log_optimality_fn(operator, config.discount, config.bound_margin)
+    likelihood = log_optimality_fn(operator)
+    limits = jnp.asarray(spec.cost_limits, jnp.float32).reshape(spec.num_costs)
+    shares = cost_shares(spec, config.discount)
+    target = entropy_target(spec)
+    rows, episodes = config.num_envs * config.rollout_length, generation(spec, config)
 
     def init(key: Array) -> OrpoDrState:
         learner = networks.init(key)
-        zero = jnp.zeros((), jnp.int32)
+        zero, signals = jnp.zeros((), jnp.int32), 1 + spec.num_costs
         return OrpoDrState(
             learner,
             ring.empty_replay(spec, config.replay_capacity, config.backup_steps),
             running_statistics(spec.obs_dim),
-            initial_bounds(1 + spec.num_costs),
-            empty_window(config.window, spec.num_costs),
-            jnp.full(spec.num_costs, config.weight_initial, jnp.float32),
-            jnp.asarray(config.entropy, jnp.float32),
+            initial_units(spec, config.num_envs),
+            initial_bounds(signals),
+            ReturnRange(jnp.zeros(signals), jnp.zeros(signals)),
+            empty_profile(spec.num_costs, spec.horizon),
+            jnp.zeros(spec.num_costs),
+            jnp.asarray(ENTROPY_FIRST, jnp.float32),
             num_reward_updates=zero, num_rectified_updates=zero, num_skipped_updates=zero,
         )  # fmt: skip
 
@@ -166,16 +195,35 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             return state.learner.average_actor(obs).mode(), ()
         return state.learner.actor(obs).sample(key), ()
 
+    def explore(key: Array, state: OrpoDrState, obs: Array, memory: Array) -> tuple[Array, tuple[()], Array]:
+        """Actions of the policy, each by itself as if drawn anew, whose noise lasts for longer than a step."""
+        fresh = jax.random.normal(key, memory[:, 1:].shape)
+        begun, noise = memory[:, :1], memory[:, 1:]
+        kept = 1.0 - 2.0 ** -(jnp.arange(obs.shape[0]) % NOISE_LEVELS)[:, None]
+        noise = jnp.where(begun > 0, kept * noise + jnp.sqrt(1.0 - kept**2) * fresh, fresh)
+        dist = state.learner.actor(normalize(state.obs_stats, obs))
+        assert isinstance(dist, SquashedGaussian)
+        return dist.at(noise), (), jnp.concatenate([jnp.ones_like(begun), noise], -1)
+
     def learn(
         key: Array, state: OrpoDrState, rollout: Rollout, imagine: Imagine | None
     ) -> tuple[OrpoDrState, OrpoDrInfo]:
-        state = observe(state, clip_rewards(rollout, config))
-        estimate = cost_estimate(state.window)  # line 1
-        violated = exceeds(estimate, spec, config)  # line 3
-        feasible = ~jnp.any(violated)
-        cost_weights = _adapt_weights(state.cost_weights, violated, config)
-        weights = _branch_weights(cost_weights, violated, config)  # lines 3 and 5: the branch, as weights
-        objective = Objective(state.obs_stats, state.bounds, weights, state.entropy_weight)
+        range_key, key = jax.random.split(key)
+        state = observe(state, rollout)
+        ready = state.replay.added >= config.warmup_steps
+        first = state.replay.added - rows < config.warmup_steps
+        estimate, error = constraint_errors(state)  # lines 1 and 3
+        feasible = ~jnp.any(error > 0)
+        integral, weights = branch(state.integral, error)  # lines 3 and 5: the branch, as weights
+        batch = ring.sample(range_key, state.replay, RANGE_ROWS)
+        values = raw_values(state, state.learner.target_critic(normalize(state.obs_stats, batch.obs), batch.action))
+        rate = jnp.where(ready, jnp.where(first, 1.0, 1.0 - math.exp(-rows / RANGE_STEPS)), 0.0)
+        floors = jnp.concatenate([REWARD_FLOOR * state.units.unit[:1], state.units.unit[1:]])
+        state = state._replace(ranges=measure_range(state.ranges, values, floors, rate))
+        bounds = return_bounds(state.bounds, config.discount, BOUND_MARGIN)
+        objective = Objective(
+            state.obs_stats, state.units.unit, bounds, ranges_of(state), weights, state.entropy_weight
+        )
 
         old = state.learner
         keys = jax.random.split(key, config.num_updates)
@@ -183,13 +231,12 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             lambda learner, k: networks.update(k, learner, state.replay, objective, imagine), old, keys
         )
         # Computed in any case, kept only after the warm-up and if nothing broke: no branch in the program.
-        ready = state.replay.added >= config.warmup_steps
         finite = all_finite(new)
         keep = ready & finite
         learner = choose(keep, new, old)
         state = state._replace(
             learner=learner,
-            cost_weights=jnp.where(ready, cost_weights, state.cost_weights),
+            integral=jnp.where(ready, integral, state.integral),
             entropy_weight=jnp.where(
                 keep, adapt_entropy(state.entropy_weight, metrics.entropy.mean()), state.entropy_weight
             ),
@@ -216,58 +263,84 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         """Store a rollout, and widen or update all that is counted over the data."""
         memory = ring.add(state.replay, rollout, config.discount, config.backup_steps)
         signals = jnp.concatenate([rollout.reward[..., None], rollout.costs], -1).reshape(-1, 1 + spec.num_costs)
-        bounds = widen_bounds(state.bounds, signals)
+        units = measure_units(state.units, rollout, shares, config.discount)
+        # Before the first step there is no value to keep.
+        ratio = jnp.where(state.units.steps > 0, state.units.unit / units.unit, 1.0)
+        learner = state.learner._replace(
+            critic=rescale(state.learner.critic, ratio), target_critic=rescale(state.learner.target_critic, ratio)
+        )
         return state._replace(
+            learner=learner,
             replay=memory,
             obs_stats=update_statistics(state.obs_stats, rollout.obs),
-            bounds=bounds,
-            window=push_episodes(state.window, rollout),
+            units=units,
+            bounds=widen_bounds(state.bounds, signals),
+            profile=count_costs(state.profile, rollout, spec.horizon, episodes),
         )
 
+    def constraint_errors(state: OrpoDrState) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
+        """J_i, and how far it is above its aim as a share of the limit."""
+        estimate = estimate_costs(state.profile, spec.horizon)
+        if config.rectify == "hard":
+            return estimate, estimate - (1.0 - config.margin) * limits - config.tolerance
+        return estimate, cost_error(estimate, standard_error(state.profile), limits, config.margin, episodes)
+
+    def branch(integral: Array, error: Array) -> tuple[Array, Array]:
+        """The next integral parts, and (w_r, w_1, .., w_C) of the branch that the errors select."""
+        if config.rectify == "hard":
+            violated = error > 0
+            return integral, jnp.concatenate(
+                [jnp.where(jnp.any(violated), 0.0, 1.0)[None], violated.astype(jnp.float32)]
+            )
+        integral, w = control_weights(integral, error, rows / (episodes * spec.horizon))
+        return integral, jnp.concatenate([jnp.ones(1), w]) / (1.0 + w.sum())
+
+    def raw_values(state: OrpoDrState, quantiles: Float[Array, "... signals M"]) -> Float[Array, "... signals"]:
+        return state.units.unit * quantiles.mean(-1)
+
+    def ranges_of(state: OrpoDrState) -> ReturnRange:
+        """What the likelihoods are relative to: for costs, from the budget on."""
+        reachable = return_bounds(state.bounds, config.discount, BOUND_MARGIN)
+        if operator.bounded:
+            return reachable
+        # Before the first measurement, what returns can be at all.
+        low, high = choose(jnp.all(state.ranges.high > state.ranges.low), state.ranges, reachable)
+        span = high - low
+        start = jnp.concatenate([low[:1], (1.0 - config.margin) * shares])
+        return ReturnRange(start, start + span)
+
     def adapt_entropy(weight: Array, entropy: Array) -> Array:
-        if config.entropy_target is None:
-            return weight
-        lack = jnp.clip(config.entropy_target - entropy, -1.0, 1.0)
+        lack = jnp.clip(target - entropy, -1.0, 1.0)
         return jnp.clip(weight * jnp.exp(ENTROPY_RATE * lack), *ENTROPY_RANGE)
 
     def policy(state: OrpoDrState, obs: Array) -> ActionDistribution:
         return state.learner.average_actor(normalize(state.obs_stats, obs))
 
     def log_optimality(state: OrpoDrState, means: Float[Array, "... signals"]) -> Float[Array, "..."]:
-        violated = exceeds(cost_estimate(state.window), spec, config)
-        return likelihood(means, _branch_weights(state.cost_weights, violated, config), state.bounds)[0]
+        weights = branch(state.integral, constraint_errors(state)[1])[1]
+        return likelihood(means, weights, ranges_of(state))[0]
 
     def actor(state: OrpoDrState) -> ActorParts:
         return actor_parts(state.obs_stats, state.learner.average_actor.net, spec.action_space)
 
     critics = Critics[OrpoDrState](
-        quantiles=lambda state, obs, action: state.learner.critic(normalize(state.obs_stats, obs), action),
+        quantiles=lambda state, obs, action: (
+            state.units.unit[:, None] * state.learner.critic(normalize(state.obs_stats, obs), action)
+        ),
         signal_bounds=lambda state: (state.bounds.low, state.bounds.high),
-        return_bounds=lambda state: return_bounds(state.bounds, config.discount, config.bound_margin),
+        return_bounds=lambda state: return_bounds(state.bounds, config.discount, BOUND_MARGIN),
     )
-    return OrpoDrParts(init, act, learn, policy, actor, critics, log_optimality)
+    # Discrete actions are drawn anew at every step.
+    space = spec.action_space
+    lasting = None if isinstance(space, Discrete) else (lambda num_envs: jnp.zeros((num_envs, 1 + space.dim)), explore)
+    start, explores = lasting or (None, None)
+    return OrpoDrParts(init, act, learn, start, explores, policy, actor, critics, log_optimality)
 
 
-def clip_rewards(rollout: Rollout, config: ActorCriticConfig) -> Rollout:
-    """The rollout as the learner sees it: without rewards that no observation announces, where the user says so."""
-    if config.reward_clip is None:
-        return rollout
-    return rollout._replace(reward=jnp.clip(rollout.reward, -config.reward_clip, config.reward_clip))
-
-
-def exceeds(estimate: Float[Array, " C"], spec: EnvSpec, config: OrpoDrConfig) -> Bool[Array, " C"]:
-    """Where a constraint estimate is above its limit, less the reserve, plus the tolerance."""
-    return estimate > (1.0 - config.margin) * jnp.asarray(spec.cost_limits) + config.tolerance
-
-
-def _adapt_weights(weights: Array, violated: Array, config: OrpoDrConfig) -> Array:
-    factor = jnp.where(violated, 1.0 + config.weight_growth, 1.0 / (1.0 + config.weight_decay))
-    return jnp.clip(weights * factor, config.weight_min, config.weight_max)
-
-
-def _branch_weights(cost_weights: Array, violated: Array, config: OrpoDrConfig) -> Float[Array, " signals"]:
-    """(w_r, w_1, .., w_C) of the branch that `violated` selects."""
-    if config.rectify == "hard":
-        reward = jnp.where(jnp.any(violated), 0.0, 1.0)
-        return jnp.concatenate([reward[None], violated.astype(jnp.float32)])
-    return jnp.concatenate([jnp.ones(1), cost_weights])
+def entropy_target(spec: EnvSpec) -> float:
+    """Entropy in nats that the policy is kept at: a share of the largest, or so much per dimension of a box."""
+    space = spec.action_space
+    if isinstance(space, Discrete):
+        return ENTROPY_SHARE * math.log(space.num)
+    width = sum(math.log((high - low) / 2.0) for low, high in zip(space.low, space.high, strict=True))
+    return ENTROPY_PER_DIM * space.dim + width

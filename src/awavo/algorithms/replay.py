@@ -67,7 +67,9 @@ def target_inputs(rows: Transitions, discount: float) -> Lookahead:
     """What a target is made of: what the rows hold of the steps ahead, or else their next state."""
     if rows.ahead is not None:
         return rows.ahead
-    return Lookahead(rows.signals, rows.next_obs, rows.terminated, jnp.full(rows.terminated.shape, discount))
+    return Lookahead(
+        rows.signals, rows.next_obs, rows.terminated, jnp.full(rows.terminated.shape, discount, jnp.float32)
+    )
 
 
 def one_step(rows: Transitions, discount: float) -> Transitions:

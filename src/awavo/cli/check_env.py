@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from awavo.checks import check_range
+from awavo.checks import check_range, check_size
 from awavo.cli.common import Json, Pairs, print_json, read_pairs
 
 __all__ = ["CheckEnv"]
@@ -19,6 +19,7 @@ class CheckEnv:
 
     env: Annotated[Positional[str], arg(metavar="ID", help="task name or Gymnasium id")]
     cost_fn: Annotated[str | None, arg(help="MODULE:FUNCTION with the costs")] = None
+    limits: Annotated[tuple[float, ...], arg(help="cost limits, one per cost")] = ()
     steps: Annotated[int, arg(help="random steps to take")] = 1000
     task_option: Annotated[Pairs, arg(help="option of the environment; repeatable")] = ()
     json: Json = False
@@ -30,7 +31,10 @@ class CheckEnv:
         from awavo.tasks.check_env import check_env
 
         options = read_pairs(self.task_option, "--task-option")
-        findings = check_env(self.env, cost_fn=import_function(self.cost_fn), steps=self.steps, env_options=options)
+        limits = tuple(check_size("--limits", limit) for limit in self.limits) or None
+        findings = check_env(
+            self.env, cost_fn=import_function(self.cost_fn), cost_limits=limits, steps=self.steps, env_options=options
+        )
         failed = any(f.level == "error" for f in findings)
         if self.json:
             print_json({"env": self.env, "ok": not failed, "findings": [f._asdict() for f in findings]})

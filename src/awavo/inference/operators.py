@@ -10,15 +10,20 @@ the return,
 Everything is computed in log p: with the log operator the likelihood of the worst return is exp(-range / lam), far
 below the smallest float.
 
-======  ==========================================  =====================================
-name    F_r(p)                                      F_g(p)
-======  ==========================================  =====================================
-log     r_max + lam log p                           g_min - lam log p
-affine  r_min + (r_max - r_min) p                   g_max - (g_max - g_min) p
-power   r_min + (r_max - r_min) p^kappa             g_max - (g_max - g_min) p^kappa
-======  ==========================================  =====================================
+========  ==========================================  =====================================
+name      F_r(p)                                      F_g(p)
+========  ==========================================  =====================================
+logistic  high + S log p                              B + S softplus^-1(c - log p)
+log       r_max + lam log p                           g_min - lam log p
+affine    r_min + (r_max - r_min) p                   g_max - (g_max - g_min) p
+power     r_min + (r_max - r_min) p^kappa             g_max - (g_max - g_min) p^kappa
+========  ==========================================  =====================================
 
 For log, lam = temperature * range: the range is covered for p >= exp(-1 / temperature) (the floor).
+
+The logistic operator is not tied to the ends of the range: for the reward [low, high] is the measured range of returns
+and S its width; for a cost it is [B, B + S], from the budget on, and p is proportional to sigmoid((B - g) / S): nearly
+flat where the limit is kept, falling like exp(-g / S) where it is not. c = softplus(-1) makes p = 1 at B - S.
 """
 
 from __future__ import annotations
@@ -52,6 +57,7 @@ class Operator(NamedTuple):
     reward_log_likelihood: RangeMap
     cost_log_likelihood: RangeMap
     log_floor: float
+    bounded: bool = True
 
 
 def _log(temperature: float) -> Operator:
@@ -82,7 +88,28 @@ def _power(kappa: float, name: str = "power") -> Operator:
     )
 
 
+def _logistic() -> Operator:
+    # log p of a cost one range below its budget is 0: there is p = 1.
+    best = float(np.logaddexp(-1.0, 0.0))
+
+    def excess(log_p):
+        # softplus^-1(best - log p), for which exp would overflow
+        x = best - log_p
+        return x + jnp.log(-jnp.expm1(-x))
+
+    return Operator(
+        "logistic",
+        lambda log_p, low, high: high + (high - low) * log_p,
+        lambda log_p, low, high: low + (high - low) * excess(log_p),
+        lambda r, low, high: (r - high) / (high - low),
+        lambda g, low, high: best - jax.nn.softplus((g - low) / (high - low)),
+        -1.0,
+        bounded=False,
+    )
+
+
 OPERATORS: dict[str, Callable[[float, float], Operator]] = {
+    "logistic": lambda temperature, kappa: _logistic(),
     "log": lambda temperature, kappa: _log(temperature),
     "affine": lambda temperature, kappa: _power(1.0, "affine"),
     "power": lambda temperature, kappa: _power(kappa),

@@ -16,11 +16,30 @@ from jaxtyping import Array, Float
 
 from awavo.inference.operators import Operator
 
-__all__ = ["SignalBounds", "initial_bounds", "log_optimality_fn", "return_bounds", "widen_bounds"]
+__all__ = [
+    "ReturnRange",
+    "SignalBounds",
+    "initial_bounds",
+    "log_optimality_fn",
+    "measure_range",
+    "return_bounds",
+    "widen_bounds",
+]
+
+
+# Which points of the critics' values are the ends of a measured range.
+RANGE_POINTS = (5.0, 95.0)
 
 
 class SignalBounds(NamedTuple):
     """Smallest and largest value of each signal in one step (always including 0), from the data."""
+
+    low: Float[Array, " signals"]
+    high: Float[Array, " signals"]
+
+
+class ReturnRange(NamedTuple):
+    """The range of each signal's discounted return that the likelihoods are relative to."""
 
     low: Float[Array, " signals"]
     high: Float[Array, " signals"]
@@ -36,29 +55,39 @@ def widen_bounds(bounds: SignalBounds, signals: Float[Array, "N signals"]) -> Si
     return SignalBounds(jnp.minimum(bounds.low, signals.min(0)), jnp.maximum(bounds.high, signals.max(0)))
 
 
-def return_bounds(
-    bounds: SignalBounds, discount: float, margin: float
-) -> tuple[Float[Array, " signals"], Float[Array, " signals"]]:
+def return_bounds(bounds: SignalBounds, discount: float, margin: float) -> ReturnRange:
     """Bounds of the discounted return: the range of one step over the effective horizon, with a safety margin."""
     horizon = 1.0 / (1.0 - discount)
     extra = margin * (bounds.high - bounds.low)
-    return horizon * (bounds.low - extra), horizon * (bounds.high + extra)
+    return ReturnRange(horizon * (bounds.low - extra), horizon * (bounds.high + extra))
+
+
+def measure_range(
+    ranges: ReturnRange, values: Float[Array, "N signals"], floors: Float[Array, " signals"], rate: Float[Array, ""]
+) -> ReturnRange:
+    """Follow the 5% and 95% points of the critics' values, a share `rate` of the way; no range below its floor."""
+    low, high = (jnp.percentile(values, point, axis=0) for point in RANGE_POINTS)
+    high = jnp.maximum(high, low + floors)
+    return ReturnRange(ranges.low + rate * (low - ranges.low), ranges.high + rate * (high - ranges.high))
 
 
 def log_optimality_fn(
-    operator: Operator, discount: float, margin: float
-) -> Callable[[Float[Array, "... signals"], Float[Array, " signals"], SignalBounds], tuple[Array, Array]]:
-    """Build `f(means, weights, bounds)`: w_r log p(O_r) + sum_i w_i log p(O_gi), and the share of means clipped."""
+    operator: Operator,
+) -> Callable[[Float[Array, "... signals"], Float[Array, " signals"], ReturnRange], tuple[Array, Array]]:
+    """Build `f(means, weights, ranges)`: w_r log p(O_r) + sum_i w_i log p(O_gi), and the share of means clipped."""
 
     def log_optimality(
-        means: Float[Array, "... signals"], weights: Float[Array, " signals"], bounds: SignalBounds
+        means: Float[Array, "... signals"], weights: Float[Array, " signals"], ranges: ReturnRange
     ) -> tuple[Array, Array]:
-        low, high = return_bounds(bounds, discount, margin)
-        # An operator is defined on its range only; means beyond it are counted, as they bring no gradient.
-        clipped = jnp.clip(means, low, high)
-        clip_rate = jnp.mean((clipped != means).astype(jnp.float32))
-        reward = operator.reward_log_likelihood(clipped[..., 0], low[0], high[0])
-        costs = operator.cost_log_likelihood(clipped[..., 1:], low[1:], high[1:])
+        low, high = ranges
+        clip_rate = jnp.zeros(())
+        if operator.bounded:
+            # Defined on its range only; means beyond it are counted, as they bring no gradient.
+            clipped = jnp.clip(means, low, high)
+            clip_rate = jnp.mean((clipped != means).astype(jnp.float32))
+            means = clipped
+        reward = operator.reward_log_likelihood(means[..., 0], low[0], high[0])
+        costs = operator.cost_log_likelihood(means[..., 1:], low[1:], high[1:])
         return weights[0] * reward + costs @ weights[1:], clip_rate
 
     return log_optimality

@@ -5,9 +5,8 @@ r"""Inference at decision time: from an observation to a posterior over action s
     a  K sequences: from the actor inside the model, from the shifted posterior of the step before, from the prior
     b  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
     c  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
-    d  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of candidates asked for, or 1
-    e  q <- a few steps of A-GSWD(q, nu) from the shifted posterior, or from the actor's candidates where the space is
-       too large for few slices; rounds of a to e, each proposing from the q before
+    d  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of the candidates
+    e  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
     f  act by the first step of q: a sample, or its mode or mean
 
 This is lines 6 and 7 of the paper's Algorithm 2; the letters here are this file's own. The distributions q, their
@@ -17,7 +16,6 @@ proposals and moves are in `sequences`: categorical for discrete actions, partic
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -31,6 +29,9 @@ from awavo.networks.distributions import ActionDistribution
 from awavo.types import EnvSpec
 
 __all__ = ["Decision", "PlanningModel", "ensemble_steps", "planner", "predicted_steps"]
+
+# Effective share of the candidates, which sets T.
+EFFECTIVE_SHARE = 0.04
 
 # Of a model of M members: one step, with what it says of it at once, and what N steps meant once all are known.
 Advance = Callable[[Array, Array], tuple[Array, PyTree]]
@@ -122,24 +123,14 @@ def planner(spec: EnvSpec, config: PlanningConfig) -> Callable[[Array, PlanningM
         total = jnp.sum(running[..., None] * signals, 0)
         return actions, total + config.discount**horizon * alive[-1, ..., None] * model.values(last)
 
-    def one_round(
-        model: PlanningModel, obs: Array, slices: Array, q: Array, key: Array
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """Draw, weigh, move: q afterwards, and what explains it."""
+    def decide(key: Array, model: PlanningModel, obs: Array, plan: Array, slices: Array) -> Decision:
+        q = distributions.shift(plan)
         imagine_key, move_key = jax.random.split(key)
         actions, signals = imagine(imagine_key, model, obs, q)  # a, b
         log_likelihood = jax.nn.logsumexp(model.log_weights[:, None] + model.log_optimality(signals), 0)  # c
-        if config.effective_share > 0:  # d
-            weights, temperature = tempered_weights(log_likelihood, max(config.effective_share * num, 1.0))
-        else:
-            weights, temperature = jax.nn.softmax(log_likelihood), jnp.ones(())
-        q = distributions.start_from(q, actions)
+        weights, temperature = tempered_weights(log_likelihood, max(EFFECTIVE_SHARE * num, 1.0))  # d
         moved, target, distance = distributions.move(move_key, q, actions, weights, slices)  # e
-        return moved, (q, target, weights, log_likelihood, effective_sample_size(weights), temperature, distance)
-
-    def decide(key: Array, model: PlanningModel, obs: Array, plan: Array, slices: Array) -> Decision:
-        keys = jax.random.split(key, config.num_rounds)
-        q, rounds = jax.lax.scan(partial(one_round, model, obs, slices), distributions.shift(plan), keys)
-        return Decision(q, *(values[-1] for values in rounds))
+        size = effective_sample_size(weights)
+        return Decision(moved, q, target, weights, log_likelihood, size, temperature, distance)
 
     return decide

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PyTree
 from awavo.config import setting
 from awavo.inference.wvi import move_particles, move_probabilities
 from awavo.networks.distributions import ActionDistribution
+from awavo.transport.ascent import ascend_slices
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
@@ -27,6 +28,17 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_MONOMIAL_DIM = 4
+# Shares of the candidates from the actor and from the shifted posterior; the rest are from the prior.
+ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
+# Noise on the actor's proposals: chance of any action instead; standard deviation as a share of half the range.
+DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
+# Order k of A-GSWD.
+ORDER = 2.0
+# Steps that a decision's slices ascend, and how far each goes.
+ASCENT_STEPS, ASCENT_STEP = 3, 0.3
+# Share of the pairs of particles taken for neighbours, whose distance is the width of a mode; how much more the mode
+# of the step before counts.
+NEIGHBOURS, STAY = 0.25, 0.5
 
 
 @dataclass(frozen=True)
@@ -34,24 +46,17 @@ class PlanningConfig:
     """Settings of the inference that decides."""
 
     discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
-    planning: str = setting("on", "decide by inference, or with the actor alone", choices=("on", "off"))
+    planning: str = setting(
+        "auto",
+        "decide by inference, or with the actor alone; auto: by the rule of sizes",
+        choices=("auto", "on", "off"),
+    )
     horizon: int = setting(20, "steps N planned ahead", low=1, high=10_000)
     num_sequences: int = setting(128, "candidate action sequences K of a decision", low=2, high=1_000_000)
-    num_rounds: int = setting(1, "rounds of drawing, weighing and moving in a decision", low=1, high=1_000)
-    actor_share: float = setting(0.5, "share of candidates from the actor", low=0.0, high=1.0)
-    memory_share: float = setting(0.3, "share of candidates from the shifted posterior", low=0.0, high=1.0)
     num_particles: int = setting(32, "continuous actions: particles P of q", low=2, high=100_000)
-    proposal_noise: float = setting(0.2, "noise on proposals, of half the range or as a share", low=0.0, high=1.0)
-    effective_share: float = setting(
-        0.04, "effective share of the candidates that sets T; 0 for T = 1", low=0.0, high=1.0
-    )
-    initial: str = setting(
-        "memory", "where q starts: the shifted posterior, or the actor's candidates", choices=("memory", "actor")
-    )
     metric: str = setting("a-gswd", "what q is moved by", choices=("a-gswd", "kl"))
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
-    degree: int = setting(3, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
-    order: float = setting(2.0, "order k of A-GSWD", low=1.0, high=16.0)
+    degree: int = setting(1, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
     num_slices: int = setting(8, "slices L", low=1, high=10_000)
     num_steps: int = setting(4, "gradient steps of A-GSWD in a decision", low=1, high=1_000)
 
@@ -61,8 +66,8 @@ class Sequences(NamedTuple):
 
     `start() -> q`; `shift(q)` one step later, its last step unknown again; `prepare(key, q)`, scanned over the steps;
     `propose(prepared, policy) -> actions`, from the policy at the first candidates; `execute(actions)`, as the
-    environment takes them; `start_from(q, actions [N, K, ..])`, where the move starts; `move(key, q, actions, weights,
-    slices) -> (q, target, distance)`; `first(q)`; `pick(key, first [E, ..], greedy)`; `draw(key, num)` random actions.
+    environment takes them; `move(key, q, actions, weights, slices) -> (q, target, distance)`; `pick(key, q, greedy)`,
+    an action of the first step; `draw(key, num)` random actions.
     """
 
     start: Callable[[], Array]
@@ -70,9 +75,7 @@ class Sequences(NamedTuple):
     prepare: Callable[[Array, Array], PyTree]
     propose: Callable[[PyTree, ActionDistribution], Array]
     execute: Callable[[Array], Array]
-    start_from: Callable[[Array, Array], Array]
     move: Callable[[Array, Array, Array, Array, Array], tuple[Array, Array, Array]]
-    first: Callable[[Array], Array]
     pick: Callable[[Array, Array, bool], Array]
     draw: Callable[[Array, int], Array]
 
@@ -108,8 +111,8 @@ def to_unit(space: Box, action: Float[Array, "... d"]) -> Float[Array, "... d"]:
 
 def shares(config: PlanningConfig) -> tuple[int, int, int]:
     """How many candidates come from the actor, from memory, from the prior."""
-    actor = round(config.actor_share * config.num_sequences)
-    memory = min(round(config.memory_share * config.num_sequences), config.num_sequences - actor)
+    actor = round(ACTOR_SHARE * config.num_sequences)
+    memory = min(round(MEMORY_SHARE * config.num_sequences), config.num_sequences - actor)
     return actor, memory, config.num_sequences - actor - memory
 
 
@@ -119,7 +122,7 @@ def sequences(space: ActionSpace, config: PlanningConfig) -> Sequences:
 
 
 def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
-    num_actor, num_memory, num_prior = shares(config)
+    _, num_memory, num_prior = shares(config)
     horizon, num = config.horizon, space.num
     defining = action_defining(space, config)
 
@@ -132,25 +135,18 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
     def propose(prepared, policy):
         noise, others = prepared
         # Log-probabilities plus Gumbel noise: the largest is a sample of each candidate's own distribution.
-        mixed = (1 - config.proposal_noise) * jax.nn.softmax(policy.logits) + config.proposal_noise / num
+        mixed = (1 - DISCRETE_NOISE) * jax.nn.softmax(policy.logits) + DISCRETE_NOISE / num
         return jnp.argmax(jnp.concatenate([jnp.log(mixed), others]) + noise, -1)
-
-    def start_from(q, actions):
-        if config.initial == "memory" or num_actor == 0:
-            return q
-        return jax.nn.one_hot(actions[:, :num_actor], num).mean(1)
 
     def move(key, q, actions, weights, slices):
         target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, num))
         if config.metric == "kl":
             return target, target, jnp.zeros(())
-        moved, left = move_probabilities(
-            q, target, slices, defining=defining, order=config.order, num_steps=config.num_steps
-        )
+        moved, left = move_probabilities(q, target, slices, defining=defining, order=ORDER, num_steps=config.num_steps)
         return moved, target, jnp.mean(left)
 
-    def pick(key, first, greedy):
-        return jnp.argmax(first, -1) if greedy else jax.random.categorical(key, jnp.log(first + 1e-9))
+    def pick(key, q, greedy):
+        return jnp.argmax(q[0]) if greedy else jax.random.categorical(key, jnp.log(q[0] + 1e-9))
 
     return Sequences(
         start=lambda: jnp.full((horizon, num), 1.0 / num),
@@ -158,9 +154,7 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: actions,
-        start_from=start_from,
         move=move,
-        first=lambda q: q[0],
         pick=pick,
         draw=lambda key, count: jax.random.randint(key, (count,), 0, num),
     )
@@ -175,7 +169,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         actor_key, noise_key, prior_key = jax.random.split(key, 3)
         # Memory candidates are particles again, each as often as it takes.
         rows = jnp.swapaxes(q, 0, 1)[:, jnp.arange(num_memory) % num]
-        noise = config.proposal_noise * jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim))
+        noise = BOX_NOISE * jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim))
         prior = jax.random.uniform(prior_key, (horizon, num_prior, dim), minval=-1.0, maxval=1.0)
         others = jnp.concatenate([rows + noise[:, num_actor:], prior], 1)
         return jax.random.split(actor_key, horizon), noise[:, :num_actor], jnp.clip(others, -1.0, 1.0)
@@ -185,28 +179,28 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         actor = to_unit(space, policy.sample(key)) + noise
         return jnp.concatenate([jnp.clip(actor, -1.0, 1.0), others])
 
-    def start_from(q, actions):
-        if config.initial == "memory" or num_actor == 0:
-            return q
-        return jnp.swapaxes(actions, 0, 1)[jnp.arange(num) % num_actor]
-
     def move(key, q, actions, weights, slices):
         # A whole sequence is one point of R^(N d).
         target = jnp.swapaxes(actions, 0, 1).reshape(config.num_sequences, -1)
-        if config.metric == "kl":
-            flat, distance = target[resample(key, weights, num)], jnp.zeros(())
-        else:
+        # From where resampling ends: A-GSWD places few particles better than chance does, and never has far to go.
+        flat, distance = target[resample(key, weights, num)], jnp.zeros(())
+        if config.metric == "a-gswd":
+            if config.slices == "adaptive":
+                slices = ascend_slices(
+                    flat, target, slices,
+                    y_weights=weights, defining=defining, order=ORDER, num_steps=ASCENT_STEPS, step=ASCENT_STEP,
+                )  # fmt: skip
             flat, distance = move_particles(
-                q.reshape(num, -1), target, weights, slices,
-                defining=defining, order=config.order, num_steps=config.num_steps,
-            )  # fmt: skip
-        return jnp.clip(flat, -1.0, 1.0).reshape(q.shape), target, distance
+                flat, target, weights, slices, defining=defining, order=ORDER, num_steps=config.num_steps
+            )
+        flat = jnp.clip(flat, -1.0, 1.0)
+        return committed(flat, q[0].reshape(-1)).reshape(q.shape), target, distance
 
-    def pick(key, first, greedy):
+    def pick(key, q, greedy):
+        near = nearness(q.reshape(num, -1))[0]
         if greedy:
-            return to_box(space, first.mean(1))
-        chosen = jax.random.randint(key, (first.shape[0], 1, 1), 0, num)
-        return to_box(space, jnp.take_along_axis(first, chosen, 1)[:, 0])
+            return to_box(space, near @ q[:, 0] / near.sum())
+        return to_box(space, q[jax.random.categorical(key, jnp.log(near + 1e-9)), 0])
 
     return Sequences(
         # At the centre: the prior's candidates spread them.
@@ -215,12 +209,30 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         prepare=prepare,
         propose=propose,
         execute=lambda actions: to_box(space, actions),
-        start_from=start_from,
         move=move,
-        first=lambda q: q[:, 0],
         pick=pick,
         draw=lambda key, count: to_box(space, jax.random.uniform(key, (count, dim), minval=-1.0, maxval=1.0)),
     )
+
+
+def nearness(points: Float[Array, "P D"], others: Float[Array, "Q D"] | None = None) -> Float[Array, "P Q"]:
+    """exp(-d^2 / (2 h^2)) between points (and others), h the distance within which a share of their pairs lies."""
+    squares = jnp.sum((points[:, None] - points) ** 2, -1)
+    apart = jnp.where(jnp.eye(points.shape[0], dtype=bool), jnp.nan, squares)
+    width = jnp.maximum(jnp.nanquantile(apart, NEIGHBOURS), 1e-12)
+    if others is not None:
+        squares = jnp.sum((points[:, None] - others) ** 2, -1)
+    return jnp.exp(-0.5 * squares / width)
+
+
+def committed(points: Float[Array, "P D"], before: Float[Array, " D"]) -> Float[Array, "P D"]:
+    """The points with the centre of the heaviest mode first; the mode that `before` lies in counts for more.
+
+    Between two ways round an obstacle the mean is the obstacle, and two equal ways would be taken in turn.
+    """
+    density = nearness(points).mean(1) * (1.0 + STAY * nearness(points, before[None])[:, 0])
+    first = jnp.argmax(density)
+    return points.at[0].set(points[first]).at[first].set(points[0])
 
 
 def resample(key: Array, weights: Float[Array, " K"], num: int) -> Array:

@@ -66,6 +66,10 @@ class SquashedGaussian(NamedTuple):
         """Draw one action each, differentiable in the parameters."""
         return self.sample_with_log_prob(key)[0]
 
+    def at(self, noise: Float[Array, "... d"]) -> Float[Array, "... d"]:
+        """The action of a draw of standard normal noise."""
+        return self._squash(self.mean + jnp.exp(self.log_std) * noise)
+
     def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "... d"], Float[Array, "..."]]:
         """Draw an action and its log-density, squashing included."""
         noise = jax.random.normal(key, self.mean.shape)

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from awavo.formal.rates import RESOLUTION, RateFit, fit_rate
+from awavo.paper.job import ResultRow
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.paper.plotting import COLORS
 
@@ -40,7 +41,7 @@ def collect(task: FigureTask) -> FigureFinding:
     return FigureFinding("\n\n".join(text), data, _table(rows, fits), pictures)
 
 
-def _merge(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _merge(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     """Blocks of seeds of the same step size, put together."""
     merged: dict[float, dict[str, Any]] = {}
     for row in rows:
@@ -70,7 +71,7 @@ def _sentence(rate: float, kind: str, fit: RateFit) -> str:
     )
 
 
-def _table(rows: Sequence[Mapping[str, Any]], fits: Mapping[tuple[float, str], RateFit]) -> str:
+def _table(rows: Sequence[ResultRow], fits: Mapping[tuple[float, str], RateFit]) -> str:
     lines = ["| step size | T | error | exponent | floor | at the largest T | against the paper |", "|" + "---|" * 7]
     spans = {row["rate"]: f"{row['horizons'][0]:,} to {row['horizons'][-1]:,}" for row in rows}
     for (rate, kind), fit in fits.items():
@@ -81,7 +82,7 @@ def _table(rows: Sequence[Mapping[str, Any]], fits: Mapping[tuple[float, str], R
     return "\n".join(lines)
 
 
-def _draw(figure: Figure, rows: Sequence[Mapping[str, Any]], fits: Mapping[tuple[float, str], RateFit]) -> None:
+def _draw(figure: Figure, rows: Sequence[ResultRow], fits: Mapping[tuple[float, str], RateFit]) -> None:
     axes = figure.subplots(1, 2)
     for axis, (kind, title) in zip(axes, ERRORS.items(), strict=True):
         for number, row in enumerate(rows):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from awavo.formal.cmdp import random_cmdp, solve
 from awavo.formal.schedule import schedule
 from awavo.formal.tabular_orpo import tabular_orpo
-from awavo.paper.job import Progress
+from awavo.paper.job import JobSettings, Progress, ResultRow
 
 __all__ = ["DISCOUNT", "run_convergence"]
 
@@ -18,8 +17,8 @@ DISCOUNT = 0.9
 
 
 def run_convergence(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
-) -> dict[str, Any]:
+    settings: JobSettings, seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: object
+) -> ResultRow:
     """Errors `[problem, seed, T]`: gap to the optimum of the occupancy LP, and largest violation.
 
     `settings`: rate c of the step size l_Q = c / sqrt(T), problems, horizons. One run for each T, as the step depends

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from awavo.paper.comparison import difference
+from awavo.paper.job import ResultRow
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS, LIMIT_COLOR
 from awavo.results.limits import STRICT
@@ -22,6 +22,7 @@ NAMES = {"awavo": "AWaVO", "pcpo": "PCPO", "track": "tracking law"}
 COSTS = ("clearance", "envelope")
 COLLISION_COST = QuadrotorParams().collision_cost
 STRAYING_LOSS = 1.0
+Rows = Mapping[tuple[str, str], ResultRow]  # by flight and controller
 PER_SEED = ("seed_numbers", "returns", "costs", "rms_m", "collision", "clearance_m")
 
 
@@ -38,11 +39,11 @@ def collect(task: FigureTask) -> FigureFinding:
     )
 
 
-def _within(row: Mapping[str, Any]) -> np.ndarray:
+def _within(row: ResultRow) -> np.ndarray:
     return STRICT.seeds_within(row["costs"], row["limits"])
 
 
-def _sentence(flight: str, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+def _sentence(flight: str, rows: Rows) -> str:
     parts = []
     for policy, name in NAMES.items():
         row = rows.get((flight, policy))
@@ -53,7 +54,7 @@ def _sentence(flight: str, rows: Mapping[tuple[str, str], Mapping[str, Any]]) ->
     return f"**{flight}.** {'; '.join(parts)}."
 
 
-def _against_paper(flights: Sequence[str], rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+def _against_paper(flights: Sequence[str], rows: Rows) -> str:
     """The paper: on the real vehicle AWaVO slightly outperforms PCPO."""
     found = []
     for flight in flights:
@@ -76,20 +77,20 @@ def _against_paper(flights: Sequence[str], rows: Mapping[tuple[str, str], Mappin
     )
 
 
-def _always_collides(row: Mapping[str, Any]) -> bool:
+def _always_collides(row: ResultRow) -> bool:
     return bool(np.array(row["costs"])[:, 0].min() >= COLLISION_COST)
 
 
-def _loss(row: Mapping[str, Any]) -> float:
+def _loss(row: ResultRow) -> float:
     """Return lost a step: metres from the path, with a tenth of the error in velocity."""
     return -float(np.mean(row["returns"])) / float(row["checkpoints"][-1]["length"]["value"])
 
 
-def _flies(row: Mapping[str, Any]) -> bool:
+def _flies(row: ResultRow) -> bool:
     return not _always_collides(row) and _loss(row) < STRAYING_LOSS
 
 
-def _learnt(flights: Sequence[str], rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+def _learnt(flights: Sequence[str], rows: Rows) -> str:
     """Say where PCPO did not learn the task: then the paper's "slightly" has not been put to the test."""
     learners = {flight: rows[flight, "pcpo"] for flight in flights if (flight, "pcpo") in rows}
     lost = {flight: row for flight, row in learners.items() if not _flies(row)}
@@ -106,7 +107,7 @@ def _learnt(flights: Sequence[str], rows: Mapping[tuple[str, str], Mapping[str, 
     return " ".join([*parts, "How two controllers that follow a path compare is the paper's question and stays open."])
 
 
-def _table(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+def _table(rows: Rows) -> str:
     lines = ["| task | controller | return | rms error, m | clearance cost (limit 2) | envelope cost (limit 5) | "]
     lines[0] += "seeds within | collisions |"
     lines.append("|---|---|---|---|---|---|---|---|")
@@ -121,7 +122,7 @@ def _table(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _data(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _data(rows: Rows) -> list[ResultRow]:
     found = []
     for (flight, policy), row in rows.items():
         for i, seed in enumerate(row["seed_numbers"]):
@@ -134,7 +135,7 @@ def _data(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[dict[str, A
     return found
 
 
-def _draw(figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+def _draw(figure: Figure, rows: Rows) -> None:
     axes = figure.subplots(1, 1 + len(COSTS))
     flights = sorted({flight for flight, _ in rows})
     policies = [name for name in NAMES if any(policy == name for _, policy in rows)]

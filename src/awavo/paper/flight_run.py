@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.control.flight_policy import flight_policy
-from awavo.paper.job import Progress
+from awavo.paper.job import JobSettings, Progress, ResultRow
 from awavo.paper.training import run_learning
 from awavo.registry import make_task
 from awavo.tasks.quadrotor.forest import clearance
@@ -22,8 +22,8 @@ CONTROLLERS = ("awavo", "track")
 
 
 def run_flight(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
-) -> dict[str, Any]:
+    settings: JobSettings, seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: object
+) -> ResultRow:
     """Per-seed figures of one task under one policy.
 
     `settings`: flight (FT1, FT2, FT3), policy (awavo, track, or an algorithm that learns), steps of an episode, and for
@@ -46,11 +46,11 @@ def run_flight(
     }
 
 
-def _facts(settings: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
+def _facts(settings: JobSettings, seeds: Sequence[int]) -> ResultRow:
     return {"flight": settings["flight"], "policy": settings["policy"], "seed_numbers": list(seeds)}
 
 
-def _fly(settings: Mapping[str, Any], seeds: Sequence[int], on_progress: Progress) -> dict[str, Any]:
+def _fly(settings: JobSettings, seeds: Sequence[int], on_progress: Progress) -> ResultRow:
     """One episode for each seed; what comes after a collision does not count."""
     env = make_task("quadrotor", task=settings["flight"], horizon=settings["steps"] + 1)
     env = env._replace(params=jax.tree.map(jnp.float32, env.params))

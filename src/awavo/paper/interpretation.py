@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from awavo.paper.job import ResultRow
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS
 from awavo.results.outcome import format_estimate
@@ -17,7 +18,7 @@ __all__ = ["collect"]
 
 PAPER = {"FT1": 0.20, "FT2": 0.18, "FT3": 0.40}
 FORCE, RS02 = 0, 2
-Rows = Mapping[tuple[str, str], Mapping[str, Any]]
+Rows = Mapping[tuple[str, str], ResultRow]
 
 
 def collect(task: FigureTask) -> FigureFinding:
@@ -30,7 +31,7 @@ def collect(task: FigureTask) -> FigureFinding:
     return FigureFinding("\n\n".join(text), _data(rows), _table(rows), pictures)
 
 
-def _at_mark(row: Mapping[str, Any], mark: int, factor: int = FORCE) -> np.ndarray:
+def _at_mark(row: ResultRow, mark: int, factor: int = FORCE) -> np.ndarray:
     """Per-seed influence at a reference state."""
     index = row["marks"].index(mark)
     return np.array([np.nan if seed[index][factor] is None else seed[index][factor] for seed in row["at_marks"]])
@@ -69,7 +70,7 @@ def _table(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def _data(rows: Rows) -> list[dict[str, Any]]:
+def _data(rows: Rows) -> list[ResultRow]:
     found = []
     for (scene, flight), row in rows.items():
         for number, seed in enumerate(row["seed_numbers"]):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import numpy as np
 
 from awavo.control.flight_planner import DEFAULT
 from awavo.explain.simulation import at_mark, explained_flight, flight_params
-from awavo.paper.job import Progress
+from awavo.paper.job import JobSettings, Progress, ResultRow
 from awavo.tasks.quadrotor.flight import DT
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
@@ -29,8 +28,8 @@ def _flight(seed, params, steps):
 
 
 def run_interpretation(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
-) -> dict[str, Any]:
+    settings: JobSettings, seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: object
+) -> ResultRow:
     """Influence `[seed, mark, factor]` at the reference states, and along the flight on a common grid of phase.
 
     `settings`: flight (FT1, FT2, FT3), steps, physics (fields of the quadrotor, for another scene).

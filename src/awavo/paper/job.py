@@ -8,16 +8,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from awavo.errors import InputError
 from awavo.files import write_bytes
 from awavo.paper.figures import FIGURES, load
 from awavo.provenance import command_line
 
-__all__ = ["Job", "Progress", "missing_jobs", "run_job", "share_of", "write_atomically"]
+__all__ = [
+    "Job", "JobSettings", "Progress", "ResultFile", "ResultRow", "missing_jobs", "run_job", "share_of",
+    "write_atomically",
+]  # fmt: skip
 
 Progress = Callable[[str], None]
+# Plain JSON: what decides a job's numbers, the file they are written to, and one of its rows.
+JobSettings: TypeAlias = Mapping[str, Any]
+ResultFile: TypeAlias = Mapping[str, Any]
+ResultRow: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Job:
 
     figure: str
     label: str
-    settings: Mapping[str, Any]
+    settings: JobSettings
     seeds: tuple[int, ...]
 
     @property
@@ -107,7 +114,7 @@ def share_of(jobs: Sequence[Job], text: str) -> list[Job]:
     return list(jobs[int(number) - 1 :: int(count)])
 
 
-def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, **options: Any) -> Path:
+def run_job(job: Job, out: Path, *, on_progress: Progress = lambda line: None, **options: object) -> Path:
     """Run one job and write its result file in one piece.
 
     A job that learns keeps an ordinary run folder beside it and resumes from its last checkpoint.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from awavo.paper.job import ResultRow
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS
 from awavo.results.outcome import format_estimate
@@ -50,7 +50,7 @@ def collect(task: FigureTask) -> FigureFinding:
     return FigureFinding("\n\n".join(text), data, _table(rows), pictures)
 
 
-def _trend(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float, float]:
+def _trend(rows: Sequence[ResultRow], name: str) -> tuple[float, float, float]:
     """Exponent of a score against the size, with a 95% bootstrap interval over seeds within each size."""
     sizes = np.log([row["states"] for row in rows])
     if len(rows) < 2:
@@ -66,7 +66,7 @@ def _trend(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float, 
     return fit(values), float(low), float(high)
 
 
-def _time_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+def _time_sentence(rows: Sequence[ResultRow]) -> str:
     row = next((row for row in rows if row["states"] == PAPER_STATES), None)
     if row is None:
         return f"**Time.** {PAPER_STATES:,} states were not run: the paper's 400 s cannot be judged."
@@ -80,7 +80,7 @@ def _time_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _table(rows: Sequence[ResultRow]) -> str:
     lines = ["| states | seeds | RMSE, never observed | inside 90% intervals | components lost | s | to compile, s |"]
     lines.append("|" + "---|" * 7)
     for row in rows:
@@ -90,7 +90,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _draw_examples(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> None:
+def _draw_examples(figure: Figure, rows: Sequence[ResultRow]) -> None:
     chosen = [rows[0], rows[len(rows) // 2], rows[-1]] if len(rows) > 2 else list(rows)
     axes = figure.subplots(1, len(chosen), squeeze=False, sharey=True)[0]
     for axis, row in zip(axes, chosen, strict=True):
@@ -106,7 +106,7 @@ def _draw_examples(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> None:
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 
-def _draw_scaling(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> None:
+def _draw_scaling(figure: Figure, rows: Sequence[ResultRow]) -> None:
     axes = figure.subplots(1, 2)
     sizes = [row["states"] for row in rows]
     for axis, name, title in zip(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
 from awavo.assimilation.modes import SearchSettings
-from awavo.paper.job import Progress
+from awavo.paper.job import JobSettings, Progress, ResultRow
 from awavo.results.trajectory_scores import score
 from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
 
@@ -22,15 +21,15 @@ KEPT = ("rmse", "coverage90", "lost", "median_absolute_error")
 
 
 def run_lorenz(
-    settings: Mapping[str, Any], seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: Any
-) -> dict[str, Any]:
+    settings: JobSettings, seeds: Sequence[int], *, on_progress: Progress = lambda line: None, **_: object
+) -> ResultRow:
     """Scores of every seed over the states never observed, seconds without compilation, and one trajectory to show."""
     states, regime = settings["states"], REGIMES["G"]
     system = System(**lorenz96_system(states))
     chosen = Settings(search=SearchSettings(slots=lorenz96_slots(states, jax.default_backend())))
     engine, compile_s = make_engine(system, regime.num_times, chosen), None
     scores: dict[str, list[float]] = {name: [] for name in (*KEPT, "solve_s")}
-    shown: dict[str, Any] = {}
+    shown: dict[str, np.ndarray | int] = {}
     for seed in seeds:
         twin = twin_experiment(states, seed=seed)
         data = make_data(system, twin.observed, regime.noise, chosen)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from awavo.errors import InputError
-from awavo.paper.job import Job
+from awavo.paper.job import Job, JobSettings, ResultFile, ResultRow
 from awavo.results.statistics import mean_estimate
 
 __all__ = ["Band", "MethodResult", "Point", "device_text", "load_method_results", "read_results"]
@@ -61,7 +60,7 @@ class MethodResult:
     source: dict[str, str]
 
 
-def read_results(folder: Path, figure: str) -> list[dict[str, Any]]:
+def read_results(folder: Path, figure: str) -> list[ResultFile]:
     """Every readable result file of a figure below a folder, with its path; foreign JSON is left alone."""
     found = []
     for path in sorted(folder.rglob("*.json")):
@@ -77,14 +76,14 @@ def read_results(folder: Path, figure: str) -> list[dict[str, Any]]:
 
 
 def load_method_results(
-    results: Iterable[Mapping[str, Any]], wanted: Sequence[Job] = ()
+    results: Iterable[ResultFile], wanted: Sequence[Job] = ()
 ) -> tuple[list[MethodResult], list[str]]:
     """Entries of the results, and notes on what was left out.
 
     Where several families (settings) of one task, algorithm and variant are there, one with the settings of a `wanted`
     job counts, else the one with the most seeds.
     """
-    families: dict[tuple[str, str, str], dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]]] = {}
+    families: dict[tuple[str, str, str], dict[str, list[tuple[ResultRow, ResultFile]]]] = {}
     for result in results:
         for row in result["rows"]:
             if "evaluation" in row and "task" in row:
@@ -108,11 +107,11 @@ def load_method_results(
     return entries, notes
 
 
-def _same_settings(row: Mapping[str, Any], job: Job) -> bool:
+def _same_settings(row: ResultRow, job: Job) -> bool:
     """Whether a row was made with a job's steps, limits and settings; settings that only one of them knows are new."""
     wanted = job.settings
     limits = [float(cost["limit"]) for cost in row["evaluation"]["greedy"]["costs"].values()]
-    own: dict[str, Any] = {key: list(v) if isinstance(v, tuple) else v for key, v in row.get("settings", {}).items()}
+    own: JobSettings = {key: list(v) if isinstance(v, tuple) else v for key, v in row.get("settings", {}).items()}
     known = own.keys() & wanted["options"].keys()
     return (
         (row["task"], row["algo"]) == (wanted["task"], wanted["algo"])
@@ -124,7 +123,7 @@ def _same_settings(row: Mapping[str, Any], job: Job) -> bool:
     )
 
 
-def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[Any, Any]]) -> MethodResult:
+def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[ResultRow, ResultFile]]) -> MethodResult:
     """Put the blocks of seeds of one family together; a seed that is there twice counts once."""
     names, limits = _costs_of(blocks[0][0])
     taken: dict[int, tuple[int, int]] = {}
@@ -134,7 +133,7 @@ def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[A
     seeds = sorted(taken)
     places = [taken[seed] for seed in seeds]
 
-    def pool(parts: Sequence[Mapping[str, Any]]) -> Point:
+    def pool(parts: Sequence[ResultRow]) -> Point:
         """One moment of every block, as one."""
         costs = [part["costs"] if isinstance(part["costs"], dict) else dict(zip(names, part["costs"], strict=True))
                  for part in parts]  # fmt: skip
@@ -143,7 +142,7 @@ def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[A
         wall = max(float(part.get("wall_s", np.nan)) for part in parts)
         return Point(int(parts[0].get("env_steps", 0)), returns, table.reshape(len(places), len(names)), wall)
 
-    def band(parts: Sequence[Mapping[str, Any]]) -> Band:
+    def band(parts: Sequence[ResultRow]) -> Band:
         """Pool the seeds anew where they were kept, else take the first block's means."""
         point = pool(parts)
         if np.isfinite(point.returns).all():
@@ -174,25 +173,25 @@ def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[A
     )  # fmt: skip
 
 
-def _together(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Mapping[str, Any]]]:
+def _together(series: Sequence[Sequence[ResultRow]]) -> list[list[ResultRow]]:
     """Moments that every block has, in order."""
     by_steps = [{part["env_steps"]: part for part in parts} for parts in series]
     common = set.intersection(*(set(parts) for parts in by_steps)) if by_steps else set()
     return [[parts[steps] for parts in by_steps] for steps in sorted(common)]
 
 
-def _of_seed(figure: Mapping[str, Any], index: int) -> float:
+def _of_seed(figure: ResultRow, index: int) -> float:
     """A seed's value; NaN where only the mean over seeds was kept."""
     per_seed = figure.get("per_seed")
     return float("nan") if per_seed is None else float(per_seed[index])
 
 
-def _costs_of(row: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def _costs_of(row: ResultRow) -> tuple[tuple[str, ...], tuple[float, ...]]:
     costs = row["evaluation"]["greedy"]["costs"]
     return tuple(costs), tuple(float(cost["limit"]) for cost in costs.values())
 
 
-def device_text(result: Mapping[str, Any]) -> str:
+def device_text(result: ResultFile) -> str:
     """The machine of a result file in a few words."""
     device = result.get("device") or {}
     kind = str(device.get("kind", "an unrecorded device"))

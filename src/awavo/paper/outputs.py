@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from awavo.files import new_folder
 from awavo.paper.figures import FIGURES
-from awavo.paper.job import Job, write_atomically
+from awavo.paper.job import Job, ResultFile, ResultRow, write_atomically
 from awavo.paper.method_results import device_text
 from awavo.paper.plotting import new_figure, save
 from awavo.results.limits import STRICT, LimitRule
@@ -28,14 +28,14 @@ class FigureTask:
 
     figure: str
     size: str
-    results: Sequence[Mapping[str, Any]]
+    results: Sequence[ResultFile]
     jobs: Sequence[Job]
     out: Path
     unfinished: int = 0
     rule: LimitRule = STRICT
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[ResultRow]:
         """The rows of all files. Where several settings of one label are there, those of this budget count."""
         wanted = {job.family for job in self.jobs}
         labels = {result["job"]["label"] for result in self.results if result["job"]["family"] in wanted}
@@ -65,7 +65,7 @@ class FigureFinding:
     """What was found, to be written and shown."""
 
     text: str
-    data: list[dict[str, Any]]
+    data: Sequence[ResultRow]
     table: str = ""
     pictures: list[Picture] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -97,11 +97,9 @@ def write_finding(task: FigureTask, finding: FigureFinding) -> list[Path]:
     return [folder / "finding.md", *written]
 
 
-def merge_blocks(
-    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], per_seed: Sequence[str]
-) -> list[dict[str, Any]]:
+def merge_blocks(rows: Sequence[ResultRow], keys: Sequence[str], per_seed: Sequence[str]) -> list[dict[str, Any]]:
     """Rows with equal `keys` put together: lists over seeds are joined, a seed that is there twice counts once."""
-    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    merged: dict[tuple[object, ...], dict[str, Any]] = {}
     for row in rows:
         known = merged.setdefault(tuple(row[key] for key in keys), {**row, **{n: [] for n in per_seed if n in row}})
         new = [i for i, seed in enumerate(row["seed_numbers"]) if seed not in known["seed_numbers"]]
@@ -110,7 +108,7 @@ def merge_blocks(
     return list(merged.values())
 
 
-def provenance_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
+def provenance_lines(results: Sequence[ResultFile]) -> list[str]:
     """One line for each command, with commit, seeds and machine."""
     lines: dict[str, None] = {}
     for result in results:
@@ -120,7 +118,7 @@ def provenance_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(lines)
 
 
-def short_provenance(results: Sequence[Mapping[str, Any]]) -> str:
+def short_provenance(results: Sequence[ResultFile]) -> str:
     """Commits and machines in one line, for the foot of a picture."""
     commits = ", ".join(dict.fromkeys(str(result.get("commit")) for result in results))
     machines = ", ".join(dict.fromkeys(device_text(result) for result in results))

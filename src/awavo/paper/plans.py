@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from awavo.config import TrainConfig
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 from awavo.paper.budgets import budget, check_names, tasks_table
 from awavo.paper.figures import FIGURES, load
-from awavo.paper.job import Job
+from awavo.paper.job import Job, JobSettings
 from awavo.runs.problem import resolve_config
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def plan_jobs(figure: str, size: str, **options: Any) -> list[Job]:
+def plan_jobs(figure: str, size: str, **options: object) -> list[Job]:
     """All jobs of a figure. Options: seeds, seeds_per_job, and for learning tasks and algos."""
     if figure not in FIGURES:
         raise UnknownNameError(f"no figure is named '{figure}'.{did_you_mean(figure, FIGURES)}")
@@ -90,7 +90,7 @@ def learning_settings(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def train_config(settings: Mapping[str, Any], seeds: Sequence[int] = (0,), axis: str = "auto") -> TrainConfig:
+def train_config(settings: JobSettings, seeds: Sequence[int] = (0,), axis: str = "auto") -> TrainConfig:
     """The resolved training configuration of a learning job's settings; `seeds` are consecutive."""
     limits = settings.get("cost_limits")
     return resolve_config(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from awavo.files import locked
-from awavo.paper.job import write_atomically
+from awavo.paper.job import JobSettings, ResultRow, write_atomically
 from awavo.paper.plans import train_config
 from awavo.results.recorder import Recorder
 from awavo.results.statistics import mean_estimate
@@ -33,13 +33,13 @@ Say = Callable[[str], None]
 
 
 def run_learning(
-    settings: Mapping[str, Any],
+    settings: JobSettings,
     seeds: Sequence[int],
     *,
     axis: str = "auto",
     folder: Path | None = None,
     on_progress: Say = lambda line: None,
-) -> dict[str, Any]:
+) -> ResultRow:
     """Train and evaluate the seeds; return the row that the result file holds.
 
     `settings`: task, algo, steps, and optionally preset, options, task_options, cost_limits, episodes, checkpoints,
@@ -117,7 +117,7 @@ class _Checkpoints:
     def __init__(self, training: Training, evaluator: Evaluator, on_progress: Say):
         self._training, self._evaluator, self._say = training, evaluator, on_progress
         self._path = None if training.out is None else training.out / "checkpoint_evaluations.json"
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[ResultRow] = []
         if self._path is not None and self._path.exists():
             self.rows = json.loads(self._path.read_text())
 
@@ -160,7 +160,7 @@ def last_info(recorder: Recorder, cost_names: Sequence[str]) -> dict[str, Any]:
 
 def curve_rows(
     recorder: Recorder, seeds: Sequence[int], cost_names: Sequence[str], cuts: Sequence[int], least: int = 1
-) -> list[dict[str, Any]]:
+) -> list[ResultRow]:
     """Points of the learning curve: per-seed means of the episodes finished between cuts (in steps), over the seeds.
 
     A point waits until every seed has `least` episodes: where whole episodes end together, those that end between are
@@ -188,7 +188,7 @@ def curve_rows(
     return rows
 
 
-def _figure(per_seed: NDArray[np.float64]) -> dict[str, Any]:
+def _figure(per_seed: NDArray[np.float64]) -> dict[str, float | list[float]]:
     estimate = mean_estimate(per_seed) if len(per_seed) > 1 else None
     low, high = (estimate.low, estimate.high) if estimate else (float("nan"),) * 2
     rounded = [float(f"{value:.6g}") for value in per_seed]
@@ -200,7 +200,7 @@ def _training_line(training: Training) -> str:
     return f"{training.env_steps:9d} training {recent}"
 
 
-def _result_line(kind: str, result: Mapping[str, Any]) -> str:
+def _result_line(kind: str, result: ResultRow) -> str:
     mean, at = result["return"], f"{result['env_steps']:9d} " if result["env_steps"] else " " * 10
     costs = " ".join(f"{name} {cost['value']:.2f}/{cost['limit']:g}" for name, cost in result["costs"].items())
     return (

@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 from markupsafe import Markup
 
 from awavo.errors import RunFolderError
-from awavo.results.certificate_record import is_about_policy, read_record, why_not_shown
+from awavo.results.certificate_record import Record, is_about_policy, read_record, why_not_shown
 from awavo.results.compare import Comparison, Row
 from awavo.results.outcome import format_number
 from awavo.results.page import Section, render
@@ -53,7 +53,7 @@ def _part(row: Row, several: bool) -> Markup:
         raise RunFolderError(f"'{path}/certificates.json' is damaged ({error}): certify the run again.") from error
 
 
-def _run(run: RunData, content: Mapping[str, Any]) -> dict[str, Any]:
+def _run(run: RunData, content: Record) -> dict[str, Any]:
     certificates = [_certificate(entry) for entry in content["certificates"]]
     safety = [c for c in certificates if is_about_policy(c["name"])]
     parts = [
@@ -82,7 +82,7 @@ def _run(run: RunData, content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _statement(content: Mapping[str, Any]) -> str:
+def _statement(content: Record) -> str:
     plan, seed = content["plan"], content["delivered_seed"]
     if seed is None:
         return "No policy of this run is certified to keep all its limits."

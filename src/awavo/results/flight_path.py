@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
+from numpy.typing import ArrayLike
 
 from awavo.errors import RunFolderError
 from awavo.results.compare import Comparison
@@ -27,7 +29,7 @@ LARGEST = 1e6  # metres, and newtons
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
 
-def read_flight(path: Any) -> dict[str, Any]:
+def read_flight(path: Path) -> dict[str, Any]:
     """Read a record and check that its path is one."""
     try:
         record = json.loads(path.read_text())
@@ -42,7 +44,7 @@ def read_flight(path: Any) -> dict[str, Any]:
     return record
 
 
-def _project(points: Any) -> np.ndarray:
+def _project(points: ArrayLike) -> np.ndarray:
     """Look from a corner: turn about z, then lean; x to the right, y down the page."""
     x, y, z = np.moveaxis(np.asarray(points, float), -1, 0)
     u = math.cos(TURN) * x - math.sin(TURN) * y
@@ -63,7 +65,7 @@ def draw_flight(record: dict[str, Any]) -> Markup:
     size = np.ptp(seen, 0)
     scale = min((WIDTH - 2 * MARGIN) / size[0], (HEIGHT - 2 * MARGIN) / size[1])
 
-    def place(points: Any) -> np.ndarray:
+    def place(points: ArrayLike) -> np.ndarray:
         return MARGIN + scale * (_project(points) - seen.min(0))
 
     def line(points: np.ndarray, style: str) -> str:

@@ -26,20 +26,9 @@ from awavo.errors import RunFolderError
 from awavo.files import write_bytes
 
 __all__ = [
-    "FORMAT",
-    "RunData",
-    "load_run",
-    "newest_checkpoint",
-    "read_config",
-    "read_json",
-    "read_table",
-    "seal_of",
-    "to_plain",
-    "write_bytes",
-    "write_json",
-    "write_sealed",
-    "write_table",
-]
+    "FORMAT", "RunData", "load_run", "newest_checkpoint", "read_config", "read_json", "read_table", "seal_of",
+    "to_plain", "write_bytes", "write_json", "write_sealed", "write_table",
+]  # fmt: skip
 
 FORMAT = 1
 """Version of config.json this package writes and reads."""

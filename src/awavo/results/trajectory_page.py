@@ -107,7 +107,7 @@ def _theta(summary: Mapping[str, Any]) -> str:
     return ", ".join(f"{value:.4g} [{low:.4g}, {high:.4g}]" for value, (low, high) in parts)
 
 
-def _number(value: Any) -> str:
+def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from awavo.config import TrainConfig
-from awavo.errors import CheckpointError, InputError, RunFolderError
+from awavo.errors import CheckpointError, InputError, RunFolderError, UnknownNameError
 from awavo.files import require_writable
 from awavo.interruption import stop_flag
 from awavo.provenance import command_line
@@ -115,8 +115,11 @@ def load(
         if stored.get("cost_limits") is not None:
             stored["cost_limits"] = tuple(stored["cost_limits"])
         settings = resolve_config(TrainConfig(**stored))
-    except TypeError as error:
-        raise RunFolderError(f"'{folder}/config.json' does not fit this version of awavo ({error}).") from error
+    except (TypeError, UnknownNameError) as error:
+        raise RunFolderError(
+            f"'{folder}/config.json' does not fit this version of awavo ({str(error).rstrip('.')}): open the run with "
+            "the version that trained it (CHANGELOG)."
+        ) from error
     own = {"task": env, "cost_fn": cost_fn, "operator": operator}
     named = [f"{name}='{value}'" for name, value in named_code(settings).items() if own[name] is None]
     if named and not trust:

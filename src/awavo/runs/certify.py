@@ -36,7 +36,7 @@ def _operator_of(settings: Any, operator: Any) -> Any:
     """The operator a run uses: the caller's, or the one its settings name; None where the algorithm has none."""
     if operator is not None or not hasattr(settings, "operator"):
         return operator
-    return make_operator(settings.operator, temperature=settings.temperature, kappa=settings.kappa)
+    return make_operator(settings.operator, temperature=settings.temperature)
 
 
 def require_certified_operator(settings: Any, operator: Any = None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from awavo.errors import InputError
 from awavo.results.limits import STRICT, LimitRule
@@ -26,6 +26,7 @@ from awavo.training.loop import shard_seeds
 __all__ = ["EVALUATION_SEED", "Evaluator", "summarize_episodes"]
 
 EVALUATION_SEED = 1_000_003
+States = Sequence[PyTree]  # of the algorithm, one a seed
 
 
 class Evaluator:
@@ -44,15 +45,15 @@ class Evaluator:
         self._algorithm = problem.algorithm if planner else problem.algorithm._replace(start=None, plan=None)
         self._programs: dict[bool, Callable[..., Any]] = {}
 
-    def play(self, states: Sequence[Any], greedy: bool, seed: int = EVALUATION_SEED) -> list[Episodes]:
+    def play(self, states: States, greedy: bool, seed: int = EVALUATION_SEED) -> list[Episodes]:
         """Totals of fresh episodes of every seed; `states` are the algorithm's, one a seed."""
         return self._play(list(range(len(self._seeds))), states, greedy, seed)
 
-    def play_one(self, state: Any, index: int, greedy: bool, seed: int = EVALUATION_SEED) -> Episodes:
+    def play_one(self, state: PyTree, index: int, greedy: bool, seed: int = EVALUATION_SEED) -> Episodes:
         """The same episodes of the seed at `index` alone."""
         return self._play([index], [state], greedy, seed)[0]
 
-    def _play(self, indices: list[int], states: Sequence[Any], greedy: bool, seed: int) -> list[Episodes]:
+    def _play(self, indices: list[int], states: States, greedy: bool, seed: int) -> list[Episodes]:
         if greedy not in self._programs:
             one = self._program(greedy)
             self._programs[greedy] = jax.jit(jax.vmap(one) if self._together else one)
@@ -70,7 +71,7 @@ class Evaluator:
         return [Episodes(*map(np.asarray, totals)) for totals in played]
 
     def summarize(
-        self, states: Sequence[Any], greedy: bool, seed: int = EVALUATION_SEED, rule: LimitRule = STRICT, **about: Any
+        self, states: States, greedy: bool, seed: int = EVALUATION_SEED, rule: LimitRule = STRICT, **about: Any
     ) -> dict[str, Any]:
         """Play and summarise as one entry of evaluation.json; `about` are its env_steps and command."""
         return summarize_episodes(self.play(states, greedy, seed), self._problem, rule, **about)
@@ -81,13 +82,13 @@ class Evaluator:
         if env is not None:
             return evaluate_env(env, algorithm, self._episodes, greedy)
 
-        def decide(state: Any, key: Array, obs: Array, memory: Any) -> tuple[Array, Any]:
+        def decide(state: PyTree, key: Array, obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
             action, _, memory = algorithm.decide(key, state, obs, memory, greedy)
             return action, memory
 
         return decide
 
-    def _play_hosts(self, decide: Callable[..., Any], states: Sequence[Any], starts: Sequence[int]) -> list[Episodes]:
+    def _play_hosts(self, decide: Callable[..., Any], states: States, starts: Sequence[int]) -> list[Episodes]:
         """Whole episodes in host environments, the seeds in step or one after the other."""
         make_host = self._problem.make_host
         assert make_host is not None
@@ -118,5 +119,5 @@ def summarize_episodes(
 
 
 @jax.jit
-def _stack(trees: list[Any]) -> Any:
+def _stack(trees: list[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -50,7 +50,7 @@ def resolve_config(config: TrainConfig) -> TrainConfig:
     values = {**load_preset(config.algo, config.preset, config.task), **config.algo_options}
     settings = config_from_mapping(kind, values, f"algorithm '{config.algo}'")
     if hasattr(settings, "replay_capacity"):
-        per_rollout = settings.num_envs * settings.rollout_length
+        per_rollout = max(settings.num_envs * settings.rollout_length, 1)
         wanted = min(settings.replay_capacity, config.steps)
         settings = dataclasses.replace(settings, replay_capacity=-(-wanted // per_rollout) * per_rollout)
     if config.cost_limits is not None and config.cost_sum_limit is not None:
@@ -87,20 +87,26 @@ def build_problem(
     `env` replaces the task by an environment of the caller's; `cost_fn` and `operator` are the caller's own functions.
     """
     settings = config_from_mapping(settings_class(config.algo), config.algo_options, f"algorithm '{config.algo}'")
-    make_host = None
+    make_hosts = None
     if env is None and config.task in TASKS:
         env = functional_env(config)
     if env is not None:
         spec = env.spec
     else:
-        make_host = _host_factory(config, settings.num_envs, cost_fn or import_function(config.cost_fn))
-        probe = make_host()
+        make_hosts = _host_factory(config, cost_fn or import_function(config.cost_fn))
+        probe = make_hosts(1)
         spec = probe.spec
         probe.close()
     if spec.num_costs == 0:
         raise InputError(f"task '{config.task}' has no costs: pass a cost function, or costs in info.")
+    from awavo.algorithms.actor_critic import ActorCriticConfig
+    from awavo.algorithms.sizes import resolve_sizes
+
+    if isinstance(settings, ActorCriticConfig):  # sizes left to the rule, now that the task is known
+        settings = resolve_sizes(spec, settings)
     factory = resolve(config.algo, ALGORITHMS, "algorithm")
     extra = {} if operator is None else {"operator": operator}
+    make_host = None if make_hosts is None else lambda count=settings.num_envs: make_hosts(count)
     return Problem(spec, factory(spec, settings, **extra), settings, env, make_host)
 
 
@@ -117,14 +123,15 @@ def functional_env(config: TrainConfig) -> Env:
     return env if config.cost_sum_limit is None else sum_costs(env, config.cost_sum_limit)
 
 
-def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any] | None) -> Callable[[], Any]:
+def _host_factory(config: TrainConfig, cost_fn: Callable[..., Any] | None) -> Callable[[int], Any]:
+    """What makes so many host environments."""
     if config.cost_sum_limit is not None:
         raise ConfigError("a limit on the sum of costs is for built-in tasks: sum them in the cost function instead.")
     if config.task in HOST_TASKS:
         if cost_fn is not None:
             raise ConfigError(f"task '{config.task}' brings its own costs: cost_fn is for Gymnasium environments.")
         limits = {} if config.cost_limits is None else {"cost_limits": config.cost_limits}
-        return lambda count=num_envs: make_host_task(config.task, num_envs=count, **limits, **config.task_options)
+        return lambda count: make_host_task(config.task, num_envs=count, **limits, **config.task_options)
     common: dict[str, Any] = dict(cost_fn=cost_fn, cost_limits=config.cost_limits)
     options = dict(config.task_options)
     horizon = options.pop("horizon", None)
@@ -140,12 +147,12 @@ def _host_factory(config: TrainConfig, num_envs: int, cost_fn: Callable[..., Any
             raise ConfigError("a bridged task needs the other interpreter: give the task option python=PATH.")
         own = {k: options.pop(k) for k in ("python", "module", "timeout", "path") if k in options}
         name = config.task.removeprefix(BRIDGE)
-        return lambda count=num_envs: bridge_env(name, num_envs=count, **own, **common, env_options=options)
+        return lambda count: bridge_env(name, num_envs=count, **own, **common, env_options=options)
     from awavo.tasks.host import host_env
 
     _check_gymnasium_id(config.task)
     own = {k: options.pop(k) for k in ("vectorization", "timeout") if k in options}
-    return lambda count=num_envs: host_env(config.task, num_envs=count, **common, **own, env_options=options)
+    return lambda count: host_env(config.task, num_envs=count, **common, **own, env_options=options)
 
 
 def _check_gymnasium_id(name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from awavo.errors import InputError
 from awavo.files import new_folder
@@ -34,6 +34,7 @@ PICTURED = ("drone", "quadrotor", "walker")
 VIDEOS = ("gif", "mp4", "none")
 STEP_SECONDS = {"drone": 0.08, "walker": 0.05, "walker-mjx": 0.05, "quadrotor": 0.02}
 ROWS = ("position", "target", "force", "reward", "costs")
+Decide = Callable[[Array, PyTree, Array, PyTree], tuple[Array, PyTree]]
 NO_PICTURE = "task '{}' has no picture: render drone, quadrotor or walker."
 
 
@@ -163,9 +164,7 @@ def _goal_scene(layout: Layout, params: GoalParams | DroneParams, three_d: bool)
     return {"cylinders": [{"x": h[0], "y": h[1], "radius": radius, "height": 0.02} for h in hazards]}
 
 
-def play_env(
-    env: Env, decide: Callable[[Array, Any, Array, Any], tuple[Array, Any]], memory: Any, seed: int, steps: int | None
-) -> dict[str, Any]:
+def play_env(env: Env, decide: Decide, memory: PyTree, seed: int, steps: int | None) -> dict[str, Any]:
     """Play one episode; `decide(key, state, obs, memory) -> (action, memory)` sees the environment's inner state."""
     name = env.spec.name
     if name not in ("drone", "quadrotor"):
@@ -195,7 +194,7 @@ def play_env(
     return _finish(name, env.spec, seed, ended, rows, scene)
 
 
-def _pose_fn(env: Env) -> Callable[[Any, Array], tuple[Array, Array, Array]]:
+def _pose_fn(env: Env) -> Callable[[PyTree, Array], tuple[Array, Array, Array]]:
     """Position, target (reference or goal) and external force; a flight's observation starts with its error."""
     if env.spec.name == "quadrotor":
         return lambda s, obs: (s.body.position, s.body.position + obs[:3], s.true_force)
@@ -205,8 +204,8 @@ def _pose_fn(env: Env) -> Callable[[Any, Array], tuple[Array, Array, Array]]:
 
 def play_host(
     host: HostEnv,
-    decide: Callable[[Array, np.ndarray, Any], tuple[Array | np.ndarray, Any]],
-    memory: Any,
+    decide: Callable[[Array, np.ndarray, PyTree], tuple[Array | np.ndarray, PyTree]],
+    memory: PyTree,
     seed: int,
     steps: int | None,
 ) -> dict[str, Any]:

@@ -25,9 +25,10 @@ from jaxtyping import Float
 from awavo.checks import LARGEST, all_usable
 from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.tasks.bridge_worker import decode_frame, encode_frame
-from awavo.tasks.host import action_spec
-from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
+from awavo.tasks.cost_functions import CostFn, InfoSource, apply_cost_fn, find_info, takes_info
+from awavo.tasks.host_core import CostSource, HostEnv, HostStep, find_costs, name_costs
 from awavo.tasks.patience import check_timeout
+from awavo.tasks.spaces import action_spec
 from awavo.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class BridgeBackend:
     Every answer is checked: shapes, types, and that all numbers are finite.
     """
 
-    def __init__(self, workers: Sequence[Worker], source: CostSource | None, obs_dim: int):
+    def __init__(self, workers: Sequence[Worker], source: CostSource | InfoSource | None, obs_dim: int):
         self._workers = workers
         self._source = source
         self._obs_dim = obs_dim
@@ -178,10 +179,15 @@ class BridgeBackend:
         for worker, row in zip(self._workers, action, strict=True):
             worker.send("step", {"action": np.asarray(row)})
         answers = [self._answer(worker, *worker.receive()) for worker in self._workers]
-        return HostStep(*(None if column[0] is None else np.stack(column) for column in zip(*answers, strict=True)))  # pyright: ignore[reportArgumentType]
+        step = HostStep(*(None if column[0] is None else np.stack(column) for column in zip(*answers, strict=True)))  # pyright: ignore[reportArgumentType]
+        return (
+            step._replace(costs=None, info=self._source.unpack(step.costs))  # pyright: ignore[reportArgumentType]
+            if isinstance(self._source, InfoSource)
+            else step
+        )
 
     def _answer(self, worker: Worker, header: Header, arrays: Mapping[str, np.ndarray]) -> tuple[object, ...]:
-        """The fields of a `HostStep` of one environment."""
+        """The fields of a `HostStep` of one environment; numbers of `info` for a cost function stand for costs."""
         reward, costs = header.get("reward"), header.get("costs")
         ends = [header.get(name) for name in ("terminated", "truncated")]
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not all_usable(reward):
@@ -241,7 +247,8 @@ def bridge_env(
         workers += [Worker(python, timeout) for _ in range(num_envs)]
         for worker in workers:
             folders = [os.fspath(p) for p in ([path] if isinstance(path, str | os.PathLike) else path)]
-            worker.send("make", id=id, module=module, options=dict(env_options or {}), horizon=horizon, path=folders)
+            options, all_info = dict(env_options or {}), takes_info(cost_fn)
+            worker.send("make", id=id, module=module, options=options, horizon=horizon, path=folders, all_info=all_info)
         answers = [worker.receive() for worker in workers]
         offer, arrays = answers[0]
         spec, start, source = _specify(id, offer, arrays, cost_fn, cost_names, cost_limits)
@@ -286,7 +293,7 @@ def _specify(
     cost_fn: CostFn | None,
     names: Sequence[str] | None,
     limits: Sequence[float] | None,
-) -> tuple[EnvSpec, int, CostSource | None]:
+) -> tuple[EnvSpec, int, CostSource | InfoSource | None]:
     """Turn what the first worker said that its environment offers into a spec."""
     if problem := _offer_problem(offer, arrays):
         raise BrokenEnvironmentError(f"the bridged environment {id} offered {problem}.")
@@ -306,6 +313,8 @@ def _specify(
         source = find_costs(offer["costs"], names, None)
         costs, names = source.read(offer["costs"])[None], source.names
     else:
-        costs = apply_cost_fn(cost_fn, arrays["obs"][None], arrays["action"][None], arrays["next_obs"][None])
+        source = find_info(offer["costs"]) if takes_info(cost_fn) else None
+        numbers = None if source is None else source.unpack(source.read(offer["costs"])[None])
+        costs = apply_cost_fn(cost_fn, arrays["obs"][None], arrays["action"][None], arrays["next_obs"][None], numbers)
     names, limits = name_costs(costs, names, limits)
     return EnvSpec(id, offer["obs_dim"], actions, offer["horizon"], names, limits), start, source

@@ -122,12 +122,15 @@ def describe_actions(space: Any) -> Header:
     return {"kind": "box", "low": space.low.ravel().tolist(), "high": space.high.ravel().tolist()}
 
 
-def cost_entries(info: dict[str, object]) -> dict[str, float | list]:
-    """The entries of `info` that name a cost, as numbers and lists."""
+def number_entries(info: dict[str, object], prefix: str) -> dict[str, float | list]:
+    """The entries of `info` whose name begins so, where they are numbers, as numbers and lists."""
     found = {}
     for key, value in info.items():
-        if key.startswith("cost"):
-            array = np.asarray(value)
+        if isinstance(key, str) and key.startswith(prefix):
+            try:
+                array = np.asarray(value)
+            except ValueError:  # lists of different lengths
+                continue
             if array.dtype.kind in "biuf":
                 found[key] = array.astype(np.float64).tolist()
     return found
@@ -144,6 +147,8 @@ class Session:
         self.env = make(header["id"], **header["options"])
         spec = getattr(self.env, "spec", None)
         self.limit = header["horizon"]
+        # A cost function of the user's may ask for all numbers in `info`.
+        self.prefix = "" if header.get("all_info") else "cost"
         self.time = 0
         offer = {
             "obs_dim": flat_size(self.env.observation_space),
@@ -186,7 +191,7 @@ class Session:
         self.time += 1
         truncated = bool(result[-2]) or (self.limit is not None and self.time >= self.limit)
         obs = flatten(self.env.observation_space, result[0])
-        return obs, float(result[1]), bool(result[-3]), truncated, cost_entries(info)
+        return obs, float(result[1]), bool(result[-3]), truncated, number_entries(info, self.prefix)
 
 
 def _end_group() -> None:

@@ -7,19 +7,22 @@ through `jax.eval_shape` and a compiled rollout. Nothing is printed.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from awavo.checks import all_finite
-from awavo.errors import AwavoError
-from awavo.registry import TASKS, make_task
-from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos
+from awavo.errors import AwavoError, MissingExtraError
+from awavo.registry import HOST_TASKS, TASKS, make_task
+from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos, check_totals
 from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
-from awavo.tasks.host import action_spec, check_observation_space, make_gymnasium
-from awavo.tasks.host_core import CostFn, apply_cost_fn
+from awavo.tasks.cost_functions import CostFn, apply_cost_fn, find_info, takes_info
+from awavo.tasks.gymnasium_host import HostTaskEnv
+from awavo.tasks.host import make_gymnasium
+from awavo.tasks.spaces import action_spec, check_observation_space
 from awavo.types import Env
 
 __all__ = ["Finding", "check_env", "check_functional"]
@@ -31,30 +34,45 @@ def check_env(
     target: str | Env | gym.Env | Callable[[], gym.Env],
     *,
     cost_fn: CostFn | None = None,
+    cost_limits: Sequence[float] | None = None,
     steps: int = 1000,
     env_options: Mapping[str, object] | None = None,
 ) -> list[Finding]:
-    """Check a task name, a Gymnasium id, an environment, or a factory of one; an empty list means nothing was found."""
-    if isinstance(target, str) and target in TASKS:
-        target = make_task(target, **(env_options or {}))
+    """Check a task name, a Gymnasium id, an environment, or a factory of one; an empty list means nothing was found.
+
+    With `cost_limits` it is checked that there is one for each cost, and whether random actions exceed any.
+    """
+    named = target if isinstance(target, str) else ""
+    options: dict[str, Any] = dict(env_options or {})
+    if named in TASKS or named in HOST_TASKS:
+        options |= {} if cost_limits is None else {"cost_limits": cost_limits}
+    if named in TASKS:
+        target = make_task(named, **options)
     if isinstance(target, Env):
         return check_functional(target, steps=steps)
     report = Report()
     if isinstance(target, gym.Env):
-        _check_gymnasium(target, cost_fn, steps, report)
+        _check_gymnasium(target, cost_fn, cost_limits, steps, report)
         return report.findings
+    env = HostTaskEnv(named, **options) if named in HOST_TASKS else _make(target, options, report)
+    if env is not None:
+        try:
+            _check_gymnasium(env, cost_fn, cost_limits, steps, report)
+        finally:
+            env.close()
+    return report.findings
+
+
+def _make(target: str | Callable[[], gym.Env], options: dict[str, Any], report: Report) -> gym.Env | None:
     try:
-        env = make_gymnasium(target, {**(env_options or {}), **_quiet(target)}, None)
+        return make_gymnasium(target, {**options, **_quiet(target)}, None)
+    except MissingExtraError:
+        raise
     except Exception as error:
         report.error(
             f"the environment cannot be made: {_describe(error)}", "Make it work with gymnasium.make(id) first."
         )
-        return report.findings
-    try:
-        _check_gymnasium(env, cost_fn, steps, report)
-    finally:
-        env.close()
-    return report.findings
+        return None
 
 
 def check_functional(env: Env, *, steps: int = 1000) -> list[Finding]:
@@ -74,12 +92,14 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _check_gymnasium(env: gym.Env, cost_fn: CostFn | None, steps: int, report: Report) -> None:
+def _check_gymnasium(
+    env: gym.Env, cost_fn: CostFn | None, limits: Sequence[float] | None, steps: int, report: Report
+) -> None:
     try:
         if not (_check_spaces(env, report) and _check_reset(env, report) and _check_shape_of_step(env, report)):
             return
         trace = record(env, steps, SEED, report, need_costs=cost_fn is None)
-        _check_trace(trace, cost_fn, report)
+        _check_trace(trace, cost_fn, limits, report)
         _check_seeds(env, min(steps, 200), report)
     except Exception as error:
         where = inspect.trace()[-1].function
@@ -152,8 +172,7 @@ def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: b
     """Run random actions for `steps` steps, over as many episodes as that takes."""
     env.action_space.seed(seed)
     obs, info = env.reset(seed=seed)
-    limit = env.spec.max_episode_steps if env.spec else None
-    trace = Trace(env.observation_space, limit, getattr(env.unwrapped, "num_costs", None), need_costs)
+    trace = Trace(env.observation_space, _time_limit(env), getattr(env.unwrapped, "num_costs", None), need_costs)
     trace.begin(obs, info)
     for _ in range(steps):
         action = env.action_space.sample()
@@ -164,19 +183,30 @@ def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: b
     return trace
 
 
-def _check_trace(trace: Trace, cost_fn: CostFn | None, report: Report) -> None:
+def _time_limit(env: gym.Env) -> int | None:
+    if isinstance(env, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
+        return env.task_spec.horizon
+    return env.spec.max_episode_steps if env.spec else None
+
+
+def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report) -> None:
     """Check what only a whole rollout shows."""
     check_ends(trace, report)
     if cost_fn is None:
         check_start_infos(trace, report)
         if len({c.shape for c in trace.costs}) == 1:
-            check_cost_series(np.array(trace.costs), trace, report)
+            _check_costs(np.array(trace.costs), limits, trace, report)
         return
     obs, actions, next_obs = (np.array(rows) for rows in (trace.obs, trace.actions, trace.next_obs))
     obs, next_obs = obs.astype(np.float32), next_obs.astype(np.float32)
+    infos = None
+    if takes_info(cost_fn):
+        source = find_info(trace.infos[0])
+        infos = source.unpack(np.array([source.read(info) for info in trace.infos]))
     try:
-        costs = apply_cost_fn(cost_fn, obs, actions, next_obs)
-        single = apply_cost_fn(cost_fn, obs[:1], actions[:1], next_obs[:1])
+        costs = apply_cost_fn(cost_fn, obs, actions, next_obs, infos)
+        first = infos and {name: rows[:1] for name, rows in infos.items()}
+        single = apply_cost_fn(cost_fn, obs[:1], actions[:1], next_obs[:1], first)
     except (AwavoError, ValueError, TypeError, IndexError) as error:
         report.error(f"cost_fn: {type(error).__name__}: {error}.", "Write cost_fn for batches: obs[:, 0], not obs[0].")
         return
@@ -185,7 +215,13 @@ def _check_trace(trace: Trace, cost_fn: CostFn | None, report: Report) -> None:
             f"cost_fn: expected {single[0]} for a transition whatever stands beside it, saw {costs[0]}.",
             "Use no sums or means over the rows in cost_fn.",
         )
+    _check_costs(costs, limits, trace, report)
+
+
+def _check_costs(costs: np.ndarray, limits: Sequence[float] | None, trace: Trace, report: Report) -> None:
     check_cost_series(costs, trace, report)
+    if limits is not None:
+        check_totals(costs, limits, trace, report)
 
 
 def _check_seeds(env: gym.Env, steps: int, report: Report) -> None:

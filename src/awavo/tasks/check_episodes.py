@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 
 from awavo.checks import all_finite
 from awavo.tasks.check_rules import Report, Trace, cost_keys
 
-__all__ = ["check_cost_series", "check_ends", "check_start_infos"]
+__all__ = ["check_cost_series", "check_ends", "check_start_infos", "check_totals"]
 
 
 def check_ends(trace: Trace, report: Report) -> None:
@@ -101,6 +103,27 @@ def check_cost_series(costs: Float[np.ndarray, "T C"], trace: Trace, report: Rep
     inside = np.diff(episode) == 0
     for column in costs.T:
         _check_running_total(column, inside, report)
+
+
+def check_totals(costs: Float[np.ndarray, "T C"], limits: Sequence[float], trace: Trace, report: Report) -> None:
+    """One limit for each cost, and whether random actions exceed any of them."""
+    if len(limits) != costs.shape[1]:
+        report.error(
+            f"limits: expected one for each of the {costs.shape[1]} costs, saw {len(limits)}.",
+            "Give as many limits as there are costs, in their order.",
+        )
+        return
+    whole = np.array(trace.episode) < len(trace.ends)
+    if not whole.any():
+        return
+    totals = np.zeros((len(trace.ends), costs.shape[1]))
+    np.add.at(totals, np.array(trace.episode)[whole], costs[whole])
+    if (totals.mean(0) <= limits).all():
+        seen, given = ([f"{number:g}" for number in row] for row in (totals.mean(0), limits))
+        report.info(
+            f"step(): random actions cost {', '.join(seen)} an episode, within the limits {', '.join(given)}.",
+            "Make sure that what earns reward costs more than that: a limit that nobody exceeds teaches nothing.",
+        )
 
 
 def _check_running_total(cost: np.ndarray, inside: np.ndarray, report: Report) -> None:

@@ -69,6 +69,7 @@ class Trace:
         self.actions: list[np.ndarray] = []
         self.next_obs: list[np.ndarray] = []
         self.rewards: list[float] = []
+        self.infos: list[dict] = []
         self.costs: list[np.ndarray] = []
         self.episode: list[int] = []
         self.ends: list[tuple[int, bool, bool]] = []
@@ -157,6 +158,7 @@ def watch_step(trace: Trace, action: object, result: tuple, report: Report) -> N
     trace.actions.append(np.array(action))
     trace.next_obs.append(flat(trace.space, obs))
     trace.rewards.append(value)
+    trace.infos.append(info)
     trace.costs.append(watch_costs(trace, info, report))
     trace.episode.append(len(trace.starts) - 1)
     trace.last = obs

@@ -6,32 +6,24 @@ environments truncate themselves after `horizon` steps; `spec.max_episode_steps`
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium import spaces
-from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from awavo.checks import check_choice
 from awavo.errors import InputError
 from awavo.registry import make_task
-from awavo.types import Discrete, Env, EnvSpec, Timestep
+from awavo.tasks.gymnasium_front import Options, TaskFront, VectorFront, cost_info, draw_seed
+from awavo.types import Env, Timestep
 
-__all__ = ["TaskEnv", "TaskVectorEnv", "cost_info", "observation_bounds"]
-
-# Options of a task's factory, whichever it takes.
-Options: TypeAlias = dict[str, Any]
-MODES = (AutoresetMode.NEXT_STEP.value, AutoresetMode.SAME_STEP.value)
+__all__ = ["TaskEnv", "TaskVectorEnv", "observation_bounds"]
 
 
 def observation_bounds(env: Env) -> tuple[np.ndarray, np.ndarray]:
@@ -46,46 +38,15 @@ def observation_bounds(env: Env) -> tuple[np.ndarray, np.ndarray]:
     return -high, high
 
 
-def cost_info(costs: Float[np.ndarray, " C"], spec: EnvSpec) -> dict[str, float | np.ndarray]:
-    """The cost entries of `info` for one environment."""
-    named = {f"cost_{name}": float(c) for name, c in zip(spec.cost_names, costs, strict=True)}
-    return {"cost": float(costs.sum()), "costs": np.array(costs, np.float32), **named}
-
-
-class _TaskFront:
-    """What the single and the vector environment share: the task, its spaces and the cost attributes."""
-
-    def _set_task(self, task: str | Env, max_episode_steps: int | None, options: Options) -> None:
-        self.task = task if isinstance(task, Env) else _shared_task(task, _frozen(options, max_episode_steps))
-        self._gym_spec: GymnasiumSpec | None = None
-        low, high = observation_bounds(self.task)
-        self._obs_space = spaces.Box(low, high, dtype=np.float32)
-        space = self.task.spec.action_space
-        self._act_space = (
-            spaces.Discrete(space.num)
-            if isinstance(space, Discrete)
-            else spaces.Box(np.array(space.low, np.float32), np.array(space.high, np.float32))
-        )
-        self.num_costs = self.task.spec.num_costs
-        self.cost_names = self.task.spec.cost_names
-        self.cost_limits = np.array(self.task.spec.cost_limits, np.float32)
-        self.cost_space = spaces.Box(0.0, np.inf, (self.num_costs,), np.float32)
-
-    @property
-    def spec(self) -> GymnasiumSpec | None:
-        """The Gymnasium spec, with the time limit that this environment applies itself."""
-        return self._gym_spec
-
-    @spec.setter
-    def spec(self, value: GymnasiumSpec | None) -> None:
-        self._gym_spec = value and dataclasses.replace(value, max_episode_steps=self.task.spec.horizon)
-
-
 def _frozen(options: Options, max_episode_steps: int | None) -> tuple[tuple[str, object], ...]:
     if max_episode_steps is not None and max_episode_steps != -1:
         options = options | {"horizon": min(max_episode_steps, options.get("horizon", max_episode_steps))}
     listed = (list, np.ndarray)
     return tuple(sorted((k, tuple(v) if isinstance(v, listed) else v) for k, v in options.items()))
+
+
+def _find_task(task: str | Env, max_episode_steps: int | None, options: Options) -> Env:
+    return task if isinstance(task, Env) else _shared_task(task, _frozen(options, max_episode_steps))
 
 
 @functools.lru_cache(maxsize=32)
@@ -103,13 +64,14 @@ class _Lane(NamedTuple):
     waiting: Bool[Array, "*E"]
 
 
-class TaskEnv(_TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariableOverride]
+class TaskEnv(TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariableOverride]
     """One task as a `gymnasium.Env`; `options` go to the task's factory (`cost_limits`, `horizon`, physics)."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, task: str | Env, *, render_mode: str | None = None, **options: Any) -> None:
-        self._set_task(task, None, options)
+        self.task = _find_task(task, None, options)
+        self._set_spec(self.task.spec, *observation_bounds(self.task))
         self.observation_space, self.action_space = self._obs_space, self._act_space
         self.render_mode = render_mode
         self._reset_fn, self._step_fn = _compiled(_ByIdentity(self.task), batched=False, same_step=True)
@@ -118,7 +80,7 @@ class TaskEnv(_TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariabl
     def reset(self, *, seed: int | None = None, options: Options | None = None) -> tuple[np.ndarray, dict]:
         """Start an episode; the same seed gives the same episode."""
         super().reset(seed=seed, options=options)
-        self._lane = lane = self._reset_fn(_draw(self.np_random))
+        self._lane = lane = self._reset_fn(draw_seed(self.np_random))
         return np.array(lane.obs), cost_info(np.zeros(self.num_costs, np.float32), self.task.spec)
 
     def step(self, action: np.ndarray | int) -> tuple[np.ndarray, float, bool, bool, dict]:
@@ -136,7 +98,7 @@ class TaskEnv(_TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariabl
         return np.array(out.final_obs), float(out.reward), terminated, truncated, info
 
 
-class TaskVectorEnv(_TaskFront, gym.vector.VectorEnv):  # pyright: ignore[reportIncompatibleVariableOverride]
+class TaskVectorEnv(VectorFront, gym.vector.VectorEnv):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Many copies of a task in one compiled step.
 
     `autoreset_mode` is Gymnasium's default "NextStep" or "SameStep"; then `final_obs` and `final_info` hold the end of
@@ -154,14 +116,9 @@ class TaskVectorEnv(_TaskFront, gym.vector.VectorEnv):  # pyright: ignore[report
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        self._set_task(task, max_episode_steps, options)
-        mode = autoreset_mode.value if isinstance(autoreset_mode, AutoresetMode) else autoreset_mode
-        self.same_step = check_choice("autoreset_mode", mode, MODES) == AutoresetMode.SAME_STEP.value
-        self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode(mode)}
-        self.num_envs, self.render_mode = num_envs, render_mode
-        self.single_observation_space, self.single_action_space = self._obs_space, self._act_space
-        self.observation_space = batch_space(self._obs_space, num_envs)
-        self.action_space = batch_space(self._act_space, num_envs)
+        self.task = _find_task(task, max_episode_steps, options)
+        self._set_spec(self.task.spec, *observation_bounds(self.task))
+        self._set_batch(num_envs, autoreset_mode, render_mode)
         self._reset_fn, self._step_fn = _compiled(_ByIdentity(self.task), batched=True, same_step=self.same_step)
         self._lane: _Lane | None = None
 
@@ -169,17 +126,10 @@ class TaskVectorEnv(_TaskFront, gym.vector.VectorEnv):  # pyright: ignore[report
         self, *, seed: int | list[int | None] | None = None, options: Options | None = None
     ) -> tuple[np.ndarray, dict]:
         """Start an episode in every environment; an integer seed s stands for s, s + 1, ..."""
-        if options and "reset_mask" in options:
-            raise InputError("options['reset_mask'] is not supported: the environments reset themselves.")
+        seeds = self._check_reset(seed, options)
         if isinstance(seed, int):
             super().reset(seed=seed)
-            seed = [seed + i for i in range(self.num_envs)]
-        seeds = seed or [None] * self.num_envs
-        draws = [_draw(self.np_random if s is None else seeding.np_random(s)[0]) for s in seeds]
-        if len(draws) != self.num_envs:
-            raise InputError(
-                f"{len(draws)} seeds given for {self.num_envs} environments: give one each, or an integer."
-            )
+        draws = [draw_seed(self.np_random if s is None else seeding.np_random(s)[0]) for s in seeds]
         self._lane = lane = self._reset_fn(np.array(draws, np.int32))
         return np.array(lane.obs), self._infos(np.zeros((self.num_envs, self.num_costs), np.float32))
 
@@ -192,25 +142,8 @@ class TaskVectorEnv(_TaskFront, gym.vector.VectorEnv):  # pyright: ignore[report
         self._lane, out = self._step_fn(self._lane, np.asarray(actions))
         out = jax.device_get(out)
         terminated, truncated = np.array(out.terminated), np.array(out.truncated)
-        done = (terminated | truncated) & self.same_step
-        infos = self._infos(np.where(done[:, None], 0, out.costs).astype(np.float32))
-        if done.any():
-            final_obs = np.full(self.num_envs, None, object)
-            for i in np.flatnonzero(done):
-                final_obs[i] = np.array(out.final_obs[i])
-            final_info = self._infos(np.where(done[:, None], out.costs, 0).astype(np.float32), done)
-            infos |= {"final_obs": final_obs, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
+        infos = self._step_infos(out.costs, terminated | truncated, out.final_obs)
         return np.array(out.obs), out.reward.astype(np.float64), terminated, truncated, infos
-
-    def _infos(self, costs: Float[np.ndarray, "E C"], mask: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        entries = {"cost": costs.sum(-1), "costs": costs}
-        entries |= {f"cost_{name}": costs[:, i].copy() for i, name in enumerate(self.cost_names)}
-        mask = np.ones(self.num_envs, bool) if mask is None else mask
-        return entries | {f"_{name}": mask.copy() for name in entries}
-
-
-def _draw(rng: np.random.Generator) -> int:
-    return int(rng.integers(2**31))
 
 
 class _ByIdentity:

@@ -15,75 +15,42 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from jaxtyping import Float
 
-from awavo.checks import all_finite
-from awavo.errors import BrokenEnvironmentError, InputError, UnknownNameError
-from awavo.tasks.host_core import CostFn, CostSource, HostEnv, HostStep, apply_cost_fn, find_costs, name_costs
+from awavo.errors import BrokenEnvironmentError, InputError, MissingExtraError, UnknownNameError
+from awavo.tasks.cost_functions import CostFn, InfoSource, apply_cost_fn, find_info, takes_info
+from awavo.tasks.host_core import CostSource, HostEnv, HostStep, find_costs, name_costs
 from awavo.tasks.patience import TIMEOUT, check_timeout, watched
 from awavo.tasks.registration import register_all
-from awavo.types import ActionSpace, Box, Discrete, EnvSpec
+from awavo.tasks.spaces import action_spec, check_observation_space
+from awavo.types import Box, EnvSpec
 
-__all__ = ["HostEnv", "action_spec", "check_observation_space", "host_env", "make_gymnasium"]
+__all__ = ["HostEnv", "host_env", "make_gymnasium"]
 
 # A Gymnasium id, or a factory of environments.
 EnvSource: TypeAlias = str | Callable[..., gym.Env]
 
 
-def action_spec(space: spaces.Space) -> tuple[ActionSpace, int]:
-    """Our action space for a Gymnasium one, and the number of its first discrete action."""
-    if isinstance(space, spaces.Discrete):
-        return Discrete(int(space.n)), int(space.start)
-    if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind != "f":
-        raise InputError(
-            f"action_space is {space}, expected Discrete or a Box of floats: wrap the environment to offer one."
-        )
-    low, high = space.low.ravel(), space.high.ravel()
-    if not all_finite(low, high):
-        raise InputError(
-            f"action_space {space} has infinite bounds, expected finite ones: give its Box a low and a high, "
-            "or wrap it in gymnasium.wrappers.TransformAction with a finite space."
-        )
-    return Box(tuple(map(float, low)), tuple(map(float, high))), 0
-
-
-def check_observation_space(space: spaces.Space) -> int:
-    """Length of the flattened observation; images and unbounded structures are refused."""
-    if not space.is_np_flattenable:
-        raise InputError(
-            f"observation_space {space} cannot be flattened to a vector: wrap the environment to return one."
-        )
-    for leaf in _leaves(space):
-        if isinstance(leaf, spaces.Box) and (len(leaf.shape) > 2 or (len(leaf.shape) == 2 and leaf.dtype == np.uint8)):
-            raise InputError(
-                f"observation_space holds an image {leaf.shape}, expected a vector: use the state version, "
-                "or wrap it in a feature extractor that returns a vector."
-            )
-    return spaces.flatdim(space)
-
-
-def _leaves(space: spaces.Space) -> list[spaces.Space]:
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return [leaf for s in inner for leaf in _leaves(s)]
-    return [space]
-
-
 class FlatEnv(gym.Wrapper):
-    """Flat float32 observations, flat actions, and nothing in `info` but the float32 costs (on reset too, as zeros).
+    """Flat float32 observations, flat actions, and in `info` one array (on reset too, as zeros).
 
-    Read here, in each single environment, the costs do not take the type of the first one when Gymnasium stacks them.
+    That is "costs", in float32, or "numbers": all that a cost function gets of the environment's own `info`. Read here,
+    in each single environment, they do not take the type of the first one when Gymnasium stacks them.
     """
 
-    def __init__(self, env: gym.Env, source: CostSource | None):
+    def __init__(self, env: gym.Env, source: CostSource | InfoSource | None):
         super().__init__(env)
         self._source = source
-        self._zeros = {} if source is None else {"costs": np.zeros(len(source.names), np.float32)}
+        self._zeros: dict[str, np.ndarray] = {}
+        if isinstance(source, CostSource):
+            self._zeros = {"costs": np.zeros(len(source.names), np.float32)}
+        elif source is not None:
+            self._zeros = {"numbers": np.zeros(source.size)}
         shape = (check_observation_space(env.observation_space),)
         self.observation_space = spaces.Box(-np.inf, np.inf, shape, np.float32)
         if isinstance(env.action_space, spaces.Box):
             self.action_space = spaces.flatten_space(env.action_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Reset, with zero costs."""
+        """Reset, with zeros in `info`."""
         obs, _ = self.env.reset(seed=seed, options=options)
         return self._flat(obs), {k: v.copy() for k, v in self._zeros.items()}
 
@@ -92,8 +59,8 @@ class FlatEnv(gym.Wrapper):
         if isinstance(self.env.action_space, spaces.Box):
             action = np.asarray(action, self.env.action_space.dtype).reshape(self.env.action_space.shape)
         obs, reward, terminated, truncated, info = five_tuple(self.env.step(action))
-        costs = {} if self._source is None else {"costs": self._source.read(info)}
-        return self._flat(obs), float(reward), bool(terminated), bool(truncated), costs
+        read = {} if self._source is None else {name: self._source.read(info) for name in self._zeros}
+        return self._flat(obs), float(reward), bool(terminated), bool(truncated), read
 
     def _flat(self, obs: object) -> Float[np.ndarray, " d"]:
         return np.asarray(spaces.flatten(self.env.observation_space, obs), np.float32)
@@ -115,10 +82,17 @@ def five_tuple(result: object) -> tuple[object, SupportsFloat, bool, bool, dict]
 class GymnasiumBackend:
     """Gymnasium's own vectorisation, its end-of-episode entries read back."""
 
-    def __init__(self, factories: Sequence[Callable[[], gym.Env]], vectorization: str, timeout: float = TIMEOUT):
+    def __init__(
+        self,
+        factories: Sequence[Callable[[], gym.Env]],
+        vectorization: str,
+        timeout: float = TIMEOUT,
+        source: CostSource | InfoSource | None = None,
+    ):
         if vectorization not in ("sync", "async"):
             raise InputError(f"vectorization={vectorization!r} is not one of 'sync', 'async'.")
         self._timeout = timeout
+        self._source = source
         self._broken = False
         mode = AutoresetMode.SAME_STEP
         # Forked workers would inherit the locks of jax's threads.
@@ -137,12 +111,15 @@ class GymnasiumBackend:
         """Step every environment; the end of an episode stands in `final_obs` and `final_info`."""
         with self._watched("step()"):
             obs, reward, terminated, truncated, info = self._envs.step(action)
-        costs, final_obs = info.get("costs"), obs.copy()
+        final_obs = obs.copy()
         for i in np.flatnonzero(terminated | truncated):
             final_obs[i] = info["final_obs"][i]
-            if costs is not None:
-                costs[i] = info["final_info"]["costs"][i]
-        return HostStep(obs, reward.astype(np.float32), costs, terminated, truncated, final_obs)
+            for name in ("costs", "numbers"):
+                if name in info:
+                    info[name][i] = info["final_info"][name][i]
+        numbers = self._source.unpack(info["numbers"]) if isinstance(self._source, InfoSource) else None
+        reward = reward.astype(np.float32)
+        return HostStep(obs, reward, info.get("costs"), terminated, truncated, final_obs, numbers)
 
     @contextmanager
     def _watched(self, call: str) -> Iterator[None]:
@@ -172,7 +149,14 @@ def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | Non
         return env
     try:
         return gym.make(id, max_episode_steps=horizon, **options)
-    except (gym.error.Error, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
+        if error.name not in ("imageio", "glfw", "mujoco"):
+            raise UnknownNameError(f"Gymnasium cannot make '{id}': {error}") from error
+        # Its MuJoCo environments import what draws their window, with or without one.
+        raise MissingExtraError(
+            f"Gymnasium's '{id}' needs {error.name}, which is not installed: pip install 'awavo[mujoco]'."
+        ) from error
+    except gym.error.Error as error:
         raise UnknownNameError(f"Gymnasium cannot make '{id}': {error}") from error
     except Exception as error:  # the environment's own code may raise anything
         raise InputError(
@@ -180,7 +164,9 @@ def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | Non
         ) from error
 
 
-def _make_flat(id: EnvSource, options: Mapping[str, Any], horizon: int | None, source: CostSource | None) -> gym.Env:
+def _make_flat(
+    id: EnvSource, options: Mapping[str, Any], horizon: int | None, source: CostSource | InfoSource | None
+) -> gym.Env:
     env = FlatEnv(make_gymnasium(id, options, horizon), source)
     return gym.wrappers.TimeLimit(env, horizon) if callable(id) and horizon else env
 
@@ -201,8 +187,9 @@ def host_env(
 
     Costs come from `info` or from `cost_fn(obs [E, d], action, next_obs [E, d]) -> [E] or [E, C]`, called with
     flattened observations and with actions in the environment's own units; `next_obs` is the true next one at the end
-    of an episode too. `horizon` is needed where the environment has no time limit of its own. `vectorization` is "sync"
-    or "async" (one process each). `timeout` bounds every step and reset, in seconds.
+    of an episode too. A function with a parameter `info` gets the numbers in the environment's own `info` as well, each
+    with one row for each environment. `horizon` is needed where the environment has no time limit of its own.
+    `vectorization` is "sync" or "async" (one process each). `timeout` bounds every step and reset, in seconds.
     """
     if num_envs < 1:
         raise InputError(f"num_envs={num_envs} must be >= 1.")
@@ -215,7 +202,8 @@ def host_env(
     finally:
         probe.close()
     factory = functools.partial(_make_flat, id, options, horizon, source)
-    return HostEnv(spec, num_envs, GymnasiumBackend([factory] * num_envs, vectorization, timeout), start, cost_fn)
+    backend = GymnasiumBackend([factory] * num_envs, vectorization, timeout, source)
+    return HostEnv(spec, num_envs, backend, start, cost_fn)
 
 
 def _probe(
@@ -225,7 +213,7 @@ def _probe(
     names: Sequence[str] | None,
     limits: Sequence[float] | None,
     horizon: int | None,
-) -> tuple[EnvSpec, int, CostSource | None]:
+) -> tuple[EnvSpec, int, CostSource | InfoSource | None]:
     """Take one step to learn what the environment offers."""
     name = id if isinstance(id, str) else getattr(id, "__name__", type(id).__name__)
     actions, start = action_spec(env.action_space)
@@ -243,8 +231,11 @@ def _probe(
         if limits is None and hasattr(env.unwrapped, "cost_limits"):
             limits = [float(b) for b in env.unwrapped.cost_limits]  # pyright: ignore[reportAttributeAccessIssue]
     else:
+        source = find_info(info) if takes_info(cost_fn) else None
+        numbers = None if source is None else source.unpack(source.read(info)[None])
         flat = [np.asarray(spaces.flatten(env.observation_space, o), np.float32)[None] for o in (obs, next_obs)]
-        costs = apply_cost_fn(cost_fn, flat[0], action.reshape((1, -1) if isinstance(actions, Box) else 1), flat[1])
+        rows = action.reshape((1, -1) if isinstance(actions, Box) else 1)
+        costs = apply_cost_fn(cost_fn, flat[0], rows, flat[1], numbers)
     names, limits = name_costs(costs, names, limits)
     return EnvSpec(name, obs_dim, actions, horizon, names, limits), start, source
 

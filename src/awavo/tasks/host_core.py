@@ -6,7 +6,7 @@ auto-reset. The last costs and the last observation of an episode are read befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,21 +15,22 @@ from numpy.typing import ArrayLike
 
 from awavo.checks import LARGEST, all_finite, all_usable, check_limits
 from awavo.errors import BrokenEnvironmentError, InputError
-from awavo.tasks.patience import watched
+from awavo.tasks.cost_functions import CostFn, apply_cost_fn
 from awavo.types import Discrete, EnvSpec, Timestep
 
-__all__ = ["Backend", "CostFn", "CostSource", "HostEnv", "HostStep", "apply_cost_fn", "find_costs", "name_costs"]
-
-CostFn = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+__all__ = ["Backend", "CostSource", "HostEnv", "HostStep", "find_costs", "name_costs"]
 
 COST_REMEDY = (
     "report info['cost'] (or info['costs'] of shape (C,), or named info['cost_<name>']) on every step, "
-    "or pass cost_fn(obs, action, next_obs)."
+    "or pass cost_fn(obs, action, next_obs) or cost_fn(obs, action, next_obs, info)."
 )
 
 
 class HostStep(NamedTuple):
-    """One step of a backend, after its auto-reset; `costs` is None where a cost function supplies them."""
+    """One step of a backend, after its auto-reset; `costs` is None where a cost function supplies them.
+
+    `info` is what that function gets of the infos of the steps, where it asks for them.
+    """
 
     obs: Float[np.ndarray, "E d"]
     reward: Float[np.ndarray, " E"]
@@ -37,6 +38,7 @@ class HostStep(NamedTuple):
     terminated: Bool[np.ndarray, " E"]
     truncated: Bool[np.ndarray, " E"]
     final_obs: Float[np.ndarray, "E d"]
+    info: dict[str, np.ndarray] | None = None
 
 
 @runtime_checkable
@@ -121,18 +123,27 @@ class HostEnv:
     def reset(self, seed: int) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere; different seeds share no stream of any environment."""
         seeds = np.random.SeedSequence(seed).generate_state(self.num_envs)
-        obs = self._backend.reset([int(s) >> 1 for s in seeds])
+        return self.start([int(s) >> 1 for s in seeds])
+
+    def start(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
+        """Start an episode everywhere, with a seed for each environment."""
+        obs = self._backend.reset(seeds)
         self._check_numbers("reset()", observation=obs)
         self._obs = obs
         return obs.copy()
 
-    def step(self, action: Shaped[np.ndarray, " E *d"]) -> Timestep:
-        """Step every environment with actions `0 .. n-1`, or in the environment's own units."""
+    def step(self, action: Shaped[np.ndarray, " E *d"], hold: Bool[np.ndarray, " E"] | None = None) -> Timestep:
+        """Step every environment with actions `0 .. n-1`, or in the environment's own units.
+
+        Those on `hold`, which only some backends can, stay where they are.
+        """
         if self._obs is None:
             raise InputError("step() was called before reset(): call reset(seed) first.")
         action = self._check_action(np.asarray(action))
-        out = self._backend.step(action)
-        costs = out.costs if self._cost_fn is None else apply_cost_fn(self._cost_fn, self._obs, action, out.final_obs)
+        out = self._backend.step(action) if hold is None else self._backend.step(action, hold)  # pyright: ignore[reportCallIssue]
+        costs = out.costs
+        if self._cost_fn is not None:
+            costs = apply_cost_fn(self._cost_fn, self._obs, action, out.final_obs, out.info)
         self._check_numbers("step()", observation=out.final_obs, reward=out.reward, cost=costs)
         self._check_numbers("reset() after an episode", observation=out.obs)
         self._obs = out.obs
@@ -176,20 +187,6 @@ class HostEnv:
 
 def _describe(action: np.ndarray) -> str:
     return f"actions have shape {action.shape} and dtype {action.dtype}"
-
-
-def apply_cost_fn(
-    cost_fn: CostFn, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray
-) -> Float[np.ndarray, "E C"]:
-    """Call the user's cost function and bring its result to `[E, C]` float32."""
-    with watched("cost_fn"):
-        costs = np.asarray(cost_fn(obs, action, next_obs), np.float32)
-    if costs.ndim not in (1, 2) or costs.shape[0] != obs.shape[0]:
-        raise InputError(
-            f"cost_fn returned shape {costs.shape}, expected ({obs.shape[0]},) or ({obs.shape[0]}, C): "
-            "it is called with a batch, one row for each environment."
-        )
-    return costs.reshape(obs.shape[0], -1)
 
 
 def name_costs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gymnasium
 
-__all__ = ["GYMNASIUM_IDS", "register_all"]
+__all__ = ["GYMNASIUM_IDS", "HOST_IDS", "register_all"]
 
 # id -> (task, horizon). The horizon stands in the registered keywords because the environments truncate themselves:
 # a registered `max_episode_steps` would cut `gymnasium.make(id, horizon=...)` short.
@@ -17,18 +17,28 @@ GYMNASIUM_IDS = {
     "awavo/Drone-v0": ("drone", 1000),
     "awavo/Quadrotor-v0": ("quadrotor", 500),
 }
+# The same for host tasks.
+HOST_IDS = {
+    "awavo/HalfCheetahVelocity-v0": ("halfcheetah-velocity", 1000),
+    "awavo/HopperVelocity-v0": ("hopper-velocity", 1000),
+    "awavo/Walker2dVelocity-v0": ("walker2d-velocity", 1000),
+    "awavo/AntVelocity-v0": ("ant-velocity", 1000),
+    "awavo/SwimmerVelocity-v0": ("swimmer-velocity", 1000),
+    "awavo/HumanoidVelocity-v0": ("humanoid-velocity", 1000),
+}
 
 
 def register_all() -> None:
     """Register every id once; calling it again changes nothing."""
-    for env_id, (task, horizon) in GYMNASIUM_IDS.items():
-        if env_id not in gymnasium.registry:
-            gymnasium.register(
-                env_id,
-                entry_point="awavo.tasks.gymnasium:TaskEnv",
-                vector_entry_point="awavo.tasks.gymnasium:TaskVectorEnv",
-                kwargs={"task": task, "horizon": horizon},
-            )
+    for ids, front in ((GYMNASIUM_IDS, "gymnasium:Task"), (HOST_IDS, "gymnasium_host:HostTask")):
+        for env_id, (task, horizon) in ids.items():
+            if env_id not in gymnasium.registry:
+                gymnasium.register(
+                    env_id,
+                    entry_point=f"awavo.tasks.{front}Env",
+                    vector_entry_point=f"awavo.tasks.{front}VectorEnv",
+                    kwargs={"task": task, "horizon": horizon},
+                )
 
 
 register_all()

@@ -8,11 +8,9 @@ are the same everywhere, so one compiled model serves all environments. With bas
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +18,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from awavo.checks import check_limits
-from awavo.errors import InputError
 from awavo.tasks.base import make_where_needed
 from awavo.tasks.goal.gait import check_rate, clock, gait_torques
 from awavo.tasks.goal.lidar import BINS, compass, lidar_plane
 from awavo.tasks.goal.rules import MAX_SHAPED, GoalParams, GoalState, Layout, check_layout, sample_layout, score
-from awavo.tasks.goal.walker_model import SENSORS, load_mujoco, load_walker, skip_sensors
+from awavo.tasks.goal.walker_model import SENSORS, load_walker, skip_sensors
 from awavo.tasks.host_core import HostEnv, HostStep
+from awavo.tasks.mujoco_host import StepThreads, load_mujoco
 from awavo.types import Box, EnvSpec, Timestep
 
 __all__ = [
@@ -128,7 +126,7 @@ def advance_task(
 
 
 class WalkerBackend:
-    """E walkers in C MuJoCo: each thread takes the next one that waits and steps it without holding Python's lock.
+    """E walkers in C MuJoCo, stepped on threads.
 
     Sensors are computed once a step, at its end. The next step's first substep starts from there: positions,
     collisions and inertia do not depend on the action.
@@ -151,8 +149,7 @@ class WalkerBackend:
         self._bad = [int(k) for k in (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC)]
         self._reset_models(range(num_envs))
         self._rest = np.array(self._datas[0].sensordata, np.float32)
-        self._threads = min(threads, num_envs)
-        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        self._threads = StepThreads(self._walk, num_envs, threads)
         self._device = jax.local_devices(backend="cpu")[0]
         self._gait_hz = gait_hz
         rules = dict(params=params, num_hazards=num_hazards, gait_hz=gait_hz)
@@ -177,11 +174,7 @@ class WalkerBackend:
             action = gait_torques(np, self._gait_hz, action, joints, np.asarray(self._state.time))
         for control, wanted in zip(self._controls, action, strict=True):
             control[:] = wanted
-        waiting = iter(self._datas)  # shared by the threads: each takes the next
-        if self._pool is None:
-            self._walk(waiting)
-        else:
-            list(self._pool.map(self._walk, [waiting] * self._threads))
+        self._threads.run(self._datas)
         base, sensors = np.array(self._places, np.float32)[:, :3], np.array(self._felt, np.float32)
         # MuJoCo resets a state that diverges and counts a warning.
         broken = np.array(self._warnings)[:, self._bad].any(1)
@@ -202,21 +195,18 @@ class WalkerBackend:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._threads.close()
 
     def _reset_models(self, which: Iterable[int]) -> None:
         for i in which:
             self._mujoco.mj_resetData(self._model, self._datas[i])
             self._mujoco.mj_forward(self._model, self._datas[i])
 
-    def _walk(self, waiting: Iterator[object]) -> None:
-        """Step what the threads' common iterator yields: nothing but calls that let go of Python's lock."""
-        first, step, forward = self._mujoco.mj_step2, self._mujoco.mj_step, self._mujoco.mj_forward
-        for data in waiting:
-            first(self._quick, data)
-            step(self._quick, data, SUBSTEPS - 1)
-            forward(self._model, data)
+    def _walk(self, data: Any) -> None:
+        """Step one walker: nothing but calls that let go of Python's lock."""
+        self._mujoco.mj_step2(self._quick, data)
+        self._mujoco.mj_step(self._quick, data, SUBSTEPS - 1)
+        self._mujoco.mj_forward(self._model, data)
 
 
 def _split_and(
@@ -243,10 +233,7 @@ def walker(
 
     Actions are torques, or with `gait_hz` gaits of that rate (`awavo.tasks.goal.gait`).
     """
-    if num_envs < 1 or threads < 0:
-        raise InputError(f"num_envs={num_envs} must be >= 1 and threads={threads} >= 0.")
     params = GoalParams(**sizes)
     check_layout(params, num_hazards)
     spec = walker_spec(cost_limits, horizon, gait_hz)
-    threads = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
     return HostEnv(spec, num_envs, WalkerBackend(num_envs, params, num_hazards, horizon, threads, gait_hz))

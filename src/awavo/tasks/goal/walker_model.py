@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-from types import ModuleType
 from typing import Any
 
-from awavo.errors import MissingExtraError
+from awavo.tasks.mujoco_host import load_mujoco
 
-__all__ = ["JOINTS", "SENSORS", "SIDES", "load_mujoco", "load_walker", "skip_sensors", "walker_xml"]
+__all__ = ["JOINTS", "SENSORS", "SIDES", "load_walker", "skip_sensors", "walker_xml"]
 
 # name: axis, range in degrees, damping, armature, stiffness, gear. Left hip_x and hip_z are mirrored.
 JOINTS = {
@@ -106,17 +105,6 @@ def walker_xml() -> str:
     {positions}{velocities}
   </sensor>
 </mujoco>"""
-
-
-def load_mujoco(needed_by: str) -> ModuleType:
-    """Import mujoco, or say how to get it."""
-    try:
-        import mujoco
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{needed_by} needs MuJoCo, which is not installed: pip install 'awavo[mujoco]'."
-        ) from error
-    return mujoco
 
 
 def load_walker() -> Any:

@@ -1,0 +1,204 @@
+"""One configuration on one task: all seeds in one program, every seed evaluated greedily on the way and at the end.
+
+    python benchmarks/learner/measure.py --algo awavo --task cartpole --limits 30 10 --steps 20000 \
+        --first-seed 200 --checks 10 --from-step 14000 --out benchmarks/learner/results/cartpole.json
+
+Tasks in JAX run as one program on the device; host tasks (halfcheetah-velocity, ..) with all seeds' environments in one
+pool of threads. `--num-envs 2048` is the regime of thousands of environments; nothing else is ever set. `--scale`
+multiplies rewards, costs and limits. `--until` stops after so many seconds and evaluates what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from awavo.algorithms.awavo import AwavoConfig, awavo
+from awavo.algorithms.orpo_dr import OrpoDrConfig, orpo_dr
+from awavo.algorithms.sizes import resolve_sizes
+from awavo.provenance import device_info, source_commit
+from awavo.registry import HOST_TASKS, make_host_task, make_task
+from awavo.training.evaluation import evaluate_env
+from awavo.training.loop import MAX_CHUNK, chunk_fn, init_fn
+from awavo.training.rollout import select
+from awavo.types import Algorithm, Env, EnvSpec, Rollout
+
+jax.config.update("jax_default_matmul_precision", "highest")
+Array2 = Array3 = np.ndarray  # [seeds, episodes] and [seeds, episodes, costs]
+ALGORITHMS = {"orpo-dr": (OrpoDrConfig, orpo_dr), "awavo": (AwavoConfig, awavo)}
+
+
+def device_task(name: str, limits: tuple[float, ...], scale: float) -> Env:
+    """A task in JAX, its rewards, costs and limits multiplied."""
+    if name == "pendulum":
+        from pendulum import pendulum  # beside this file
+
+        env = pendulum()
+    else:
+        env = make_task(name, cost_limits=limits)
+    if scale == 1.0:
+        return env
+
+    def step(key, state, action, params, inner=env.step):
+        state, out = inner(key, state, action, params)
+        return state, out._replace(reward=scale * out.reward, costs=scale * out.costs)
+
+    limits = tuple(scale * limit for limit in env.spec.cost_limits)
+    return Env(env.spec._replace(cost_limits=limits), env.params, env.reset, step)
+
+
+def sized(args: argparse.Namespace, spec: EnvSpec) -> tuple[Any, Algorithm]:
+    """The configuration with its sizes by the rule, and the algorithm."""
+    kind, make = ALGORITHMS[args.algo]
+    config = resolve_sizes(spec, kind(num_envs=args.num_envs, replay_capacity=min(args.steps, 1_000_000)))
+    return config, make(spec, config)
+
+
+def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
+    """Train tasks in JAX; at each mark the steps, the returns and the costs of every seed's episodes."""
+    env = device_task(args.task, tuple(args.limits), args.scale)
+    config, algorithm = sized(args, env.spec)
+    rows = config.num_envs * config.rollout_length
+    start = jax.jit(jax.vmap(init_fn(env, algorithm, config.num_envs)))
+    run = jax.jit(jax.vmap(chunk_fn(env, algorithm, config.rollout_length), (0, None)), donate_argnums=0)
+    play = jax.jit(jax.vmap(evaluate_env(env, algorithm, args.episodes, True)))
+    keys = jax.vmap(lambda seed: jax.random.key(seed + 99_991))(seeds)
+    state, done = jax.tree.map(jnp.copy, start(seeds)), 0
+    for mark in marks:
+        while done < -(-mark // rows) and args.left() > 10:
+            piece = min(-(-mark // rows) - done, max(1, args.steps // rows // 100), MAX_CHUNK)
+            state, done = jax.block_until_ready(run(state, jnp.int32(piece))[0]), done + piece
+        totals = play(keys, state.algorithm)
+        yield done * rows, np.asarray(totals.returns), np.asarray(totals.costs)
+
+
+def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
+    """Train tasks whose simulator is not in JAX: the environments of all seeds step together."""
+    with make_host_task(args.task, num_envs=1) as probe:
+        spec = probe.spec
+    config, algorithm = sized(args, spec)
+    num, envs, length = len(seeds), config.num_envs, config.rollout_length
+    decide = jax.jit(jax.vmap(algorithm.decide, (0, 0, 0, 0, None)), static_argnums=4)
+    learn = jax.jit(jax.vmap(algorithm.learn), donate_argnums=1)
+    greedy = jax.jit(jax.vmap(lambda state, obs: algorithm.act(jax.random.key(0), state, obs, True)[0]))
+    keys = jax.vmap(jax.random.key)(seeds)
+    state, done = jax.jit(jax.vmap(algorithm.init))(keys), 0
+    fresh = jax.tree.map(lambda x: jnp.broadcast_to(x, (num, *x.shape)), algorithm.begin(envs))
+    with make_host_task(args.task, num_envs=num * envs) as host:
+        host_state = HostState(host, num, envs, int(seeds[0]))
+        memory = fresh
+        for mark in marks:
+            while done < -(-mark // (envs * length)) and args.left() > 40:
+                split = jax.vmap(lambda key: jax.random.split(key, length + 2))(keys)
+                keys, rows = split[:, 0], []
+                for t in range(length):
+                    action, _, memory = decide(split[:, 2 + t], state, host_state.obs, memory, False)
+                    rows.append(host_state.step(np.asarray(action)))
+                    ended = rows[-1].terminated | rows[-1].truncated
+                    if ended.any():
+                        memory = jax.vmap(select)(ended, fresh, memory)
+                rollout = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *rows)
+                state, _ = learn(split[:, 1], state, rollout)
+                done += 1
+            yield done * envs * length, *host_episodes(args, spec, num, partial(greedy, state))
+
+
+class HostState:
+    """The environments of all seeds, and the totals of their running episodes."""
+
+    def __init__(self, host: Any, num: int, envs: int, seed: int):
+        self.host, self.shape = host, (num, envs)
+        self.obs = np.asarray(host.reset(seed)).reshape(num, envs, -1)
+        self.totals = (
+            np.zeros(self.shape, np.float32),
+            np.zeros((num, envs, host.spec.num_costs), np.float32),
+            np.zeros(self.shape, np.int32),
+        )
+
+    def step(self, action: np.ndarray) -> Rollout:
+        """One step of every environment, as a row of each seed's rollout."""
+        out = self.host.step(action.reshape(-1, action.shape[-1]))
+        out = jax.tree.map(lambda x: np.asarray(x).reshape(*self.shape, *np.shape(x)[1:]), out)
+        returns, costs, length = self.totals
+        totals = (returns + out.reward, costs + out.costs, length + 1)
+        row = Rollout(
+            self.obs, action, (), out.reward, out.costs, out.terminated, out.truncated, out.final_obs, *totals
+        )
+        ended = out.terminated | out.truncated
+        self.totals = (
+            np.where(ended, 0, totals[0]), np.where(ended[..., None], 0, totals[1]), np.where(ended, 0, totals[2])
+        )  # fmt: skip
+        self.obs = out.obs
+        return row
+
+
+def host_episodes(args: argparse.Namespace, spec: EnvSpec, num: int, act: Any) -> tuple[Array2, Array3]:
+    """Returns and costs of one greedy episode in each of the evaluation's environments."""
+    returns, costs = np.zeros((num, args.episodes)), np.zeros((num, args.episodes, spec.num_costs))
+    alive = np.ones((num, args.episodes), bool)
+    with make_host_task(args.task, num_envs=num * args.episodes) as host:
+        obs = np.asarray(host.reset(10_000 + args.first_seed)).reshape(num, args.episodes, -1)
+        for _ in range(spec.horizon):
+            out = host.step(np.asarray(act(obs)).reshape(num * args.episodes, -1))
+            returns += alive * out.reward.reshape(alive.shape)
+            costs += alive[..., None] * out.costs.reshape(costs.shape)
+            alive &= ~np.asarray(out.terminated | out.truncated).reshape(alive.shape)
+            obs = np.asarray(out.obs).reshape(num, args.episodes, -1)
+    return returns, costs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--algo", choices=sorted(ALGORITHMS), default="awavo")
+    parser.add_argument("--task", default="cartpole")
+    parser.add_argument("--limits", type=float, nargs="*", default=[30.0, 10.0])
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--num-envs", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--first-seed", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--checks", type=int, default=1)
+    parser.add_argument("--from-step", type=int, default=0, help="no evaluation before it")
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--until", type=float, default=1e9, help="seconds")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    begun = time.perf_counter()
+    args.left = lambda: args.until - (time.perf_counter() - begun)
+    seeds = jnp.arange(args.first_seed, args.first_seed + args.seeds, dtype=jnp.int32)
+    marks = [m for m in (args.steps * (i + 1) // args.checks for i in range(args.checks)) if m >= args.from_step]
+    measured = (on_host if args.task in HOST_TASKS else on_device)(args, seeds, marks)
+    rows: list[dict] = []
+    for steps, returns, costs in measured:
+        mean_return, mean_cost = returns.mean(1), costs.mean(1)
+        rows.append(
+            {
+                "steps": steps,
+                "seconds": round(time.perf_counter() - begun, 1),
+                "returns": [round(float(x), 4) for x in mean_return],
+                "costs": [[round(float(x), 4) for x in row] for row in mean_cost],
+            }
+        )
+        print(json.dumps(rows[-1]), flush=True)
+        if args.out:
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            head = {"command": "python " + " ".join(sys.argv), "commit": source_commit(), "device": device_info()}
+            facts = {"algo": args.algo, "task": args.task, "seeds": np.asarray(seeds).tolist()}
+            args.out.write_text(json.dumps({**head, **facts, "episodes": args.episodes, "rows": rows}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

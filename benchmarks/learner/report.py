@@ -1,0 +1,67 @@
+"""Write docs/learner_results.md from the results beside this file.
+
+python benchmarks/learner/report.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+PAGE, README = HERE.parents[1] / "docs" / "learner_results.md", HERE.parents[1] / "README.md"
+TITLES = ("task (limits)", "algorithm", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed")
+# File, limits, steps asked for, return and seeds that were asked for before the measurement.
+ROWS = (
+    ("cartpole", "CartPole", (30, 10), 20_000, ">= 195, 9 of 10"),
+    ("acrobot", "Acrobot", (50, 50), 240_000, ">= 300, 10 of 10"),
+    ("drone", "Drone", (1,), 300_000, ">= 15, 9 of 10"),
+    ("navigation", "Navigation", (2,), 12_000, ">= -8, 10 of 10"),
+    ("walker-mjx", "Walker, torques, 2,048 environments", (5,), 3_000_000, ">= 30, 3 of 3"),
+    ("halfcheetah", "HalfCheetah velocity", (25,), 300_000, ">= 2,800, 9 of 10"),
+)
+
+
+def interval(values: np.ndarray) -> str:
+    """Mean and the 95% bootstrap interval over seeds."""
+    draws = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
+
+
+def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: str) -> str:
+    """The last row of a file, for a person."""
+    found = json.loads((HERE / "results" / f"{name}.json").read_text())
+    row = found["rows"][-1]
+    returns, costs = np.asarray(row["returns"]), np.asarray(row["costs"])
+    within = int((costs <= np.asarray(limits)).all(-1).sum())
+    spent = ", ".join(interval(cost) for cost in costs.T)
+    steps = f"{row['steps']:,}" + ("" if row["steps"] >= 0.99 * asked else f" of {asked:,}")
+    every = " ".join(f"{value:.4g}" for value in returns)
+    bound = ", ".join(str(limit) for limit in limits)
+    return (
+        f"| {title} ({bound}) | {found['algo']} | {steps} | {interval(returns)} | {spent} | "
+        f"{within} of {len(returns)} | {wanted} | {every} |"
+    )
+
+
+def main() -> None:
+    lines = [f"| {' | '.join(TITLES)} |", f"|{' --- |' * len(TITLES)}", *(line(*row) for row in ROWS)]
+    walker = json.loads((HERE / "results" / "walker-mjx.json").read_text())["on_c_mujoco"]
+    returns, costs = np.asarray(walker["returns"]), np.asarray(walker["costs"])
+    lines.append(
+        f"| the same walkers on C MuJoCo (5) | orpo-dr | | {interval(returns)} | {interval(costs[:, 0])} | "
+        f"{int((costs <= 5).sum())} of {len(returns)} | >= 25 | {' '.join(f'{value:.4g}' for value in returns)} |"
+    )
+    PAGE.write_text("\n".join(lines) + "\n")
+    # The README has the same rows without the returns of every seed.
+    short = "\n".join(" |".join(row.split(" |")[:-2]) + " |" for row in lines)
+    before, _, rest = README.read_text().partition("<!-- learner -->\n")
+    after = rest.partition("<!-- end learner -->")[2]
+    README.write_text(f"{before}<!-- learner -->\n{short}\n<!-- end learner -->{after}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Run, but not too fast: six bodies of Gymnasium with the speed limits of Safety-Gymnasium."""

@@ -1,0 +1,127 @@
+"""The constraint estimate and the weights that answer it."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from awavo.algorithms import constraints
+from awavo.algorithms.constraints import (
+    control_weights,
+    cost_error,
+    count_costs,
+    empty_profile,
+    estimate_costs,
+    standard_error,
+)
+from awavo.types import Rollout
+
+HORIZON, ENVS = 40, 8
+
+
+def play(seed, steps, hazard, rate, ages=None, memory=None):
+    """`steps` of environments whose costs and ends depend on the age of the episode, in rollouts of 5 steps."""
+    rng = np.random.default_rng(seed)
+    age, total = np.zeros(ENVS, int) if ages is None else ages.copy(), np.zeros(ENVS)
+    profile, finished = empty_profile(1, HORIZON) if memory is None else memory, []
+    for _ in range(steps // 5):
+        rows = []
+        for _ in range(5):
+            cost = (rng.uniform(size=ENVS) < rate[age]).astype(np.float32)
+            total, age = total + cost, age + 1
+            ended = rng.uniform(size=ENVS) < hazard
+            cut = ~ended & (age == HORIZON)
+            rows.append((cost, ended, cut, total.copy(), age.copy()))
+            finished += list(total[ended | cut])
+            total, age = np.where(ended | cut, 0.0, total), np.where(ended | cut, 0, age)
+        cost, ended, cut, totals, length = (np.stack(x) for x in zip(*rows, strict=True))
+        zero = np.zeros((5, ENVS), np.float32)
+        rollout = Rollout(zero[..., None], zero, zero, zero, cost[..., None], ended, cut, zero[..., None], zero,
+                          totals[..., None].astype(np.float32), length.astype(np.int32))  # fmt: skip
+        profile = count_costs(profile, rollout, HORIZON, ENVS)
+    return profile, np.asarray(finished)
+
+
+@pytest.mark.parametrize("hazard", [0.0, 0.05])
+def test_the_estimate_is_the_mean_cost_of_an_episode(hazard):
+    """Costs fall at one age only, as where environments run in step; episodes end early or not."""
+    rate = np.where(np.arange(HORIZON) < 10, 0.8, 0.05)
+    profile, finished = play(0, 4000, hazard, rate)
+    expected = float(sum((1 - hazard) ** t * rate[t] for t in range(HORIZON)))
+    assert float(estimate_costs(profile, HORIZON)[0]) == pytest.approx(expected, rel=0.35)
+    assert float(np.mean(finished)) == pytest.approx(expected, rel=0.1)
+    many = [float(estimate_costs(play(s, 400, hazard, rate)[0], HORIZON)[0]) for s in range(12)]
+    assert float(np.mean(many)) == pytest.approx(expected, rel=0.1)
+
+
+def test_the_estimate_does_not_wait_for_an_episode_to_end():
+    """Costs begin: five steps later, far from any episode's end, the estimate has risen."""
+    rate = np.zeros(HORIZON)
+    profile, _ = play(0, 400, 0.0, rate)
+    assert float(estimate_costs(profile, HORIZON)[0]) == 0.0
+    after, finished = play(1, 5, 0.0, rate + 1.0, memory=profile)
+    assert len(finished) == 0
+    assert float(estimate_costs(after, HORIZON)[0]) > 0.5
+
+
+def test_the_estimate_does_not_swing_with_environments_in_step():
+    """All costs in the first quarter: whatever the age the environments are at, the estimate stays."""
+    rate = np.where(np.arange(HORIZON) < 10, 1.0, 0.0)
+    found = [float(estimate_costs(play(0, steps, 0.0, rate)[0], HORIZON)[0]) for steps in range(400, 440, 5)]
+    np.testing.assert_allclose(found, 10.0, rtol=0.02)
+
+
+def test_the_standard_error_is_that_of_the_episodes_remembered():
+    rate = np.full(HORIZON, 0.3)
+    profile, finished = play(3, 4000, 0.0, rate)
+    count = float(profile.episodes)
+    assert constraints.MEMORY * ENVS * 0.6 <= count <= constraints.MEMORY * ENVS * 1.01
+    assert float(standard_error(profile)[0]) == pytest.approx(np.std(finished) / np.sqrt(count), rel=0.5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1e-3, 1e6), st.floats(0.0, 3.0), st.floats(0.0, 2.0), st.floats(0.0, 0.9))
+def test_the_error_is_free_of_scale(scale, level, deviation, margin):
+    limits = jnp.ones(1)
+    one = cost_error(level * limits, deviation * limits, limits, margin, 4)
+    many = cost_error(scale * level * limits, scale * deviation * limits, scale * limits, margin, 4)
+    np.testing.assert_allclose(one, many, atol=1e-4)
+    assert -1.0 <= float(one[0]) <= 1.0
+
+
+def test_a_limit_of_zero_is_exceeded_by_any_cost():
+    zero = jnp.zeros(1)
+    assert float(cost_error(zero, zero, zero, 0.1, 4)[0]) == 0.0
+    assert float(cost_error(zero + 0.01, zero, zero, 0.1, 4)[0]) == 1.0
+
+
+def test_doubt_lowers_the_aim_but_never_by_more_than_half_of_the_limit():
+    limit = jnp.full(1, 10.0)
+    aims = [10.0 * (1 - 0.1) - float(9.0 - 10.0 * e[0]) for e in
+            (cost_error(jnp.full(1, 9.0), jnp.full(1, d), limit, 0.1, 4) for d in (0.0, 2.0, 100.0))]  # fmt: skip
+    np.testing.assert_allclose(aims, [0.0, constraints.CAUTION * 2.0, 5.0], atol=1e-5)
+
+
+def test_weights_integrate_the_error_and_are_never_negative():
+    integral = jnp.zeros(2)
+    for _ in range(4):
+        integral, w = control_weights(integral, jnp.array([1.0, -1.0]), 0.5)
+    np.testing.assert_allclose(integral, [4 * 0.5 * constraints.INTEGRAL, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(w, [2 * constraints.INTEGRAL + constraints.PROPORTIONAL, 0.0], rtol=1e-6)
+    for _ in range(20):
+        integral, w = control_weights(integral, jnp.full(2, -0.5), 1.0)
+    np.testing.assert_array_equal(w, [0.0, 0.0])
+
+
+def test_a_weight_that_grew_large_falls_in_proportion_to_itself():
+    """Otherwise it outlasts the violation by as long as it grew: on CartPole the pole falls for want of a reward."""
+    below = jnp.array([-0.5, -0.5, 0.5])
+    after, _ = control_weights(jnp.array([4.0, 0.5, 4.0]), below, 1.0)
+    np.testing.assert_allclose(after, [4.0 - 0.25 * 0.5 * 4.0, 0.5 - 0.25 * 0.5, 4.0 + 0.25 * 0.5])
+
+
+def test_many_episodes_need_less_in_reserve():
+    estimate, doubt, limits = jnp.array([8.0]), jnp.array([1.0]), jnp.array([10.0])
+    few, many = (float(cost_error(estimate, doubt, limits, 0.1, n)[0]) for n in (4, 16))
+    np.testing.assert_allclose([few, many], [0.0, -0.05], atol=1e-6)

@@ -1,0 +1,48 @@
+"""The rule that sizes follow from dimensions and environments, never from a task's name."""
+
+import pytest
+from toys import CONTINUOUS, SPEC
+
+from awavo.algorithms.awavo import AwavoConfig
+from awavo.algorithms.orpo_dr import OrpoDrConfig
+from awavo.algorithms.sizes import SMALL, generation, is_small, resolve_sizes
+
+LARGE = CONTINUOUS._replace(obs_dim=SMALL)
+
+
+def test_a_task_is_small_by_the_numbers_it_has():
+    assert is_small(SPEC._replace(obs_dim=SMALL - 1))  # a discrete action is one number
+    assert not is_small(SPEC._replace(obs_dim=SMALL))
+    assert is_small(CONTINUOUS._replace(obs_dim=SMALL - 2))
+    assert not is_small(CONTINUOUS._replace(obs_dim=SMALL - 1))
+
+
+@pytest.mark.parametrize(
+    ("spec", "config", "expected"),
+    [
+        (SPEC, AwavoConfig(), (4, 32, 128, 128, (64, 64), 4)),
+        (SPEC, AwavoConfig(planning="off"), (16, 32, 64, 128, (64, 64), 16)),
+        (SPEC, OrpoDrConfig(), (16, 32, 64, 128, (64, 64), 16)),
+        (LARGE, AwavoConfig(), (16, 8, 64, 256, (256, 256), 16)),
+        (LARGE, OrpoDrConfig(num_envs=2048), (2048, 8, 64, 4096, (256, 256), 2048)),
+        (LARGE, OrpoDrConfig(num_envs=64, rollout_length=4), (64, 4, 64, 256, (256, 256), 64)),
+    ],
+    ids=["planned", "not planned", "policy alone", "larger", "thousands", "as asked"],
+)
+def test_sizes_of_the_table(spec, config, expected):
+    found = resolve_sizes(spec, config)
+    sizes = (found.num_envs, found.rollout_length, found.num_updates, found.batch_size, found.hidden)
+    assert (*sizes, generation(spec, found)) == expected
+    assert found.replay_capacity % (found.num_envs * found.rollout_length) == 0
+    assert resolve_sizes(spec, found) == found
+
+
+def test_no_size_looks_at_a_name():
+    for config in (AwavoConfig(), OrpoDrConfig()):
+        assert resolve_sizes(SPEC, config) == resolve_sizes(SPEC._replace(name="cartpole"), config)
+
+
+def test_planning_is_a_rule_and_a_wish():
+    assert resolve_sizes(SPEC, AwavoConfig()).planning == "on"
+    assert resolve_sizes(LARGE, AwavoConfig()).planning == "off"
+    assert resolve_sizes(LARGE, AwavoConfig(planning="on")).planning == "on"
