@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import awavo
 from awavo.cli.main import main
+from awavo.runs.certify import _complete
+from awavo.runs.problem import build_problem
 
 
 def test_record_page_and_exit_code(certified):
@@ -123,9 +126,21 @@ def test_a_policy_that_plans_is_played_in_small_batches_until_it_is_decided(cert
     said = []
     result = awavo.certify(run, on_progress=said.append)
     assert result["plan"]["anytime"] is True
-    assert result["plan"]["batch"] == 25
+    assert result["plan"]["batch"] == 4
     assert max(result["episodes"].values()) <= 100
-    assert said[0] == "seed 0: 25 of at most 1000 episodes"
+    assert said[0] == "seed 0: 4 of at most 1000 episodes"
     fixed = awavo.certify(run, anytime=False, episodes=60)
     assert set(fixed["episodes"].values()) == {60}
     assert awavo.certify(awavo.load(certified[0]), episodes=60)["plan"]["anytime"] is False
+
+
+@pytest.mark.parametrize(
+    ("algo", "options", "plan"),
+    [("paets", {}, (True, 4)), ("awavo", {}, (True, 4)), ("awavo", {"planning": "off"}, (False, 250))],
+)
+def test_whoever_imagines_before_every_decision_is_played_in_small_batches(algo, options, plan):
+    problem = build_problem(awavo.configure("cartpole", algo, **options))
+    found = _complete(SimpleNamespace(problem=problem), {})
+    assert (found.anytime, found.batch) == plan
+    hosted = SimpleNamespace(problem=problem._replace(env=None))
+    assert _complete(hosted, {}).batch == (25 if plan[0] else 250)
