@@ -10,14 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+MOST_BYTES = 6 * 2**30
 
 
 class Mutant(NamedTuple):
@@ -93,8 +97,15 @@ MUTANTS = {
 }
 
 
-def survives(mutant: Mutant) -> tuple[bool, str]:
-    """Run the tests named for a mutant on a broken copy; return whether all passed, and the last line."""
+class Outcome(NamedTuple):
+    """Whether all tests named for a mutant passed, and the first that failed or what pytest said last."""
+
+    survived: bool
+    told: str
+
+
+def survives(mutant: Mutant, cache: Path, most_seconds: float = 1_800.0) -> Outcome:
+    """Run the tests named for a mutant on a broken copy. Compiled programs are shared, by their content."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in ("src", "tests", "docs"):
@@ -105,11 +116,41 @@ def survives(mutant: Mutant) -> tuple[bool, str]:
         if text.count(mutant.old) != 1:
             raise SystemExit(f"'{mutant.old}' stands {text.count(mutant.old)} times in {mutant.file}, expected once")
         path.write_text(text.replace(mutant.old, mutant.new))
-        environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "AWAVO_CACHE_DIR": str(copy / "cache")}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()]
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
-        failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return done.returncode == 0, failures[0].split(" - ")[0] if failures else done.stdout.strip().splitlines()[-1]
+        environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "AWAVO_CACHE_DIR": str(cache)}
+        options = ["-x", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *options, *shlex.split(mutant.tests)]
+        try:
+            done = subprocess.run(
+                command, cwd=copy, env=environment, capture_output=True, text=True, timeout=most_seconds,
+                preexec_fn=_bound_memory,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Outcome(False, f"not ended within {most_seconds:g} s")
+    said = done.stdout.strip().splitlines()
+    failures = [line for line in said if line.startswith(("FAILED", "ERROR"))]
+    if failures:
+        return Outcome(False, failures[0].split(" - ")[0].removeprefix("FAILED ").removeprefix("ERROR "))
+    # A test that was skipped, or a name that no test has, notices nothing.
+    last = said[-1] if said else f"exit code {done.returncode}"
+    if done.returncode not in (0, 5) and "no tests ran" not in last:
+        return Outcome(False, f"the tests ended with exit code {done.returncode}")
+    return Outcome(True, last)
+
+
+def _bound_memory() -> None:
+    """Without its fix a file of a few bytes may ask for terabytes."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+
+
+def run_all(mutants: Mapping[str, Mutant], names: Sequence[str]) -> list[dict[str, object]]:
+    """A row for each mutant, printed as it comes."""
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        for name in names or mutants:
+            survived, told = survives(mutants[name], Path(cache))
+            rows.append({"mutant": name, "file": mutants[name].file, "caught": not survived, "by": told})
+            print(f"{'SURVIVED' if survived else 'caught  '}  {name}: {told}", flush=True)
+    return rows
 
 
 def main() -> None:
@@ -117,11 +158,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    rows = []
-    for name in args.names or MUTANTS:
-        alive, told = survives(MUTANTS[name])
-        rows.append({"mutant": name, "caught": not alive, "by": told})
-        print(f"{'SURVIVED' if alive else 'caught  '}  {name}: {told}", flush=True)
+    rows = run_all(MUTANTS, args.names)
     if args.out:
         from awavo.provenance import source_commit
 
