@@ -28,8 +28,8 @@ from awavo.runs.problem import Problem, functional_env
 __all__ = ["certify_run", "compare_records", "read_plan", "recheck_run", "require_certified_operator"]
 
 Say = Callable[[str], None]
-# Episodes played between two looks. A planned one costs a hundred times more, and few in one program are the cheapest:
-# what their plans imagine stays in the processor's cache. Environments outside of JAX are made anew for each batch.
+# Episodes played between two looks. A planned one costs a hundred times more, so that one looks often; environments
+# outside of JAX are made anew for each batch.
 BATCH, PLANNED_BATCH, PLANNED_HOST_BATCH = 250, 4, 25
 MAX_EPISODES = 1_000_000
 
