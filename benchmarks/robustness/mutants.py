@@ -2,7 +2,8 @@
 
     PYTHONPATH=src python benchmarks/robustness/mutants.py [NAME ...] [--out benchmarks/robustness/results/mutants.json]
 
-Works on copies; an attack that no test notices any more ends the command with exit code 1.
+Works on copies; an attack that no test notices any more ends the command with exit code 1. With names, the rows of the
+others stay as they are in the result; every row has the commit it was made at.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -31,14 +31,15 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in ATTACKS]:
         parser.error(f"no attack is named '{unknown[0]}'")
-    began, made = time.perf_counter(), stamp()
-    rows = run_all(ATTACKS, args.names)
-    caught = all(row["caught"] for row in rows)
+    made = stamp()
+    rows = [{**row, "commit": made["commit"]} for row in run_all(ATTACKS, args.names)]
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        result = {"rows": rows, "wall_s": time.perf_counter() - began, **made}
+        before = json.loads(args.out.read_text())["rows"] if args.out.is_file() else []
+        found = {row["mutant"]: row for row in [*before, *rows]}
+        result = {"rows": [found[name] for name in ATTACKS if name in found], **made}
         args.out.write_text(json.dumps(result, indent=1) + "\n")
-    raise SystemExit(not caught)
+    raise SystemExit(any(not row["caught"] for row in rows))
 
 
 if __name__ == "__main__":

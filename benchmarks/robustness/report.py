@@ -57,7 +57,8 @@ def mutants_table(result: dict) -> list[str]:
     for row in rows:
         by = f"`{row['by'].split('::')[-1]}`" if row["caught"] else "**none**"
         lines.append(f"| {row['mutant']} | `{row['file']}` | {by} |")
-    return [*lines, "", source(result), ""]
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+    return [*lines, "", source({**result, "commit": commits}), ""]
 
 
 def main() -> None:
