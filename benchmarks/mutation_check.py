@@ -10,14 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+MOST_KILOBYTES = 6 * 2**20
+CACHE = ROOT / ".pytest_cache" / "xla"  # that of the tests
 
 
 class Mutant(NamedTuple):
@@ -141,8 +145,15 @@ MUTANTS = {
 }
 
 
-def survives(mutant: Mutant) -> tuple[bool, str]:
-    """Run the tests named for a mutant on a broken copy; return whether all passed, and the last line."""
+class Outcome(NamedTuple):
+    """Whether all tests named for a mutant passed, and the first that failed or what pytest said last."""
+
+    survived: bool
+    told: str
+
+
+def survives(mutant: Mutant, most_seconds: float = 1_800.0) -> Outcome:
+    """Run the tests named for a mutant on a broken copy. Compiled programs are shared, by their content."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in ("src", "tests", "docs"):
@@ -153,11 +164,34 @@ def survives(mutant: Mutant) -> tuple[bool, str]:
         if text.count(mutant.old) != 1:
             raise SystemExit(f"'{mutant.old}' stands {text.count(mutant.old)} times in {mutant.file}, expected once")
         path.write_text(text.replace(mutant.old, mutant.new))
-        environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "AWAVO_CACHE_DIR": str(copy / "cache")}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutant.tests.split()]
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
-        failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return done.returncode == 0, failures[0].split(" - ")[0] if failures else done.stdout.strip().splitlines()[-1]
+        environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "AWAVO_CACHE_DIR": str(CACHE)}
+        # Without its fix a file of a few bytes may ask for terabytes.
+        bound = ["sh", "-c", f'ulimit -d {MOST_KILOBYTES}; exec "$@"', "sh"]
+        options = ["-x", "-q", "-p", "no:cacheprovider"]
+        command = [*bound, sys.executable, "-m", "pytest", *options, *shlex.split(mutant.tests)]
+        try:
+            done = subprocess.run(
+                command, cwd=copy, env=environment, capture_output=True, text=True, timeout=most_seconds
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Outcome(False, f"not ended within {most_seconds:g} s")
+    if done.returncode == 4:
+        raise SystemExit(f"no test is named {mutant.tests}: {done.stderr.strip()[-300:]}")
+    said = done.stdout.strip().splitlines()
+    failures = [line for line in said if line.startswith(("FAILED", "ERROR"))]
+    told = failures[0].split(" - ")[0] if failures else said[-1] if said else f"exit code {done.returncode}"
+    # A test that was skipped notices nothing; one that ended its process did.
+    return Outcome(done.returncode in (0, 5), told.removeprefix("FAILED ").removeprefix("ERROR "))
+
+
+def run_all(mutants: Mapping[str, Mutant], names: Sequence[str]) -> list[dict[str, object]]:
+    """A row for each mutant, printed as it comes."""
+    rows = []
+    for name in names or mutants:
+        survived, told = survives(mutants[name])
+        rows.append({"mutant": name, "file": mutants[name].file, "caught": not survived, "by": told})
+        print(f"{'SURVIVED' if survived else 'caught  '}  {name}: {told}", flush=True)
+    return rows
 
 
 def main() -> None:
@@ -165,11 +199,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    rows = []
-    for name in args.names or MUTANTS:
-        alive, told = survives(MUTANTS[name])
-        rows.append({"mutant": name, "caught": not alive, "by": told})
-        print(f"{'SURVIVED' if alive else 'caught  '}  {name}: {told}", flush=True)
+    rows = run_all(MUTANTS, args.names)
     if args.out:
         from awavo.provenance import source_commit
 

@@ -225,13 +225,16 @@ def options_case(rng: random.Random, stock: Path, folder: Path) -> Case:
 
 
 def setting_case(rng: random.Random, stock: Path, folder: Path) -> Case:
-    """A setting of an algorithm with a value that is none."""
+    """A setting of an algorithm with a value that is none, or with the largest one it may have."""
     from awavo.registry import ALGORITHMS
     from awavo.runs.problem import settings_class
 
     algo = rng.choice(list(ALGORITHMS))
-    name = rng.choice([f.name for f in dataclasses.fields(settings_class(algo))] + ["nothing"])
-    value = rng.choice([*NUMBERS, *TEXTS, "[" * 3000, "[[1]]", "{}", '{"a": 1}', "1,2,3", "true", "null", '"x"', ",,,"])
+    largest = {f.name: f.metadata.get("high") for f in dataclasses.fields(settings_class(algo))}
+    name = rng.choice([*largest, "nothing"])
+    values = [*NUMBERS, *TEXTS, "[" * 3000, "[[1]]", "{}", '{"a": 1}', "1,2,3", "true", "null", '"x"', ",,,"]
+    values += [str(largest[name])] * 10 if largest.get(name) is not None else []
+    value = rng.choice(values)
     arguments = ["train", "cartpole", "--algo", algo, "--option", f"{name}={value}", "--dry-run"]
     return f"settings {arguments}", cli(*arguments)
 

@@ -1,4 +1,4 @@
-"""Tables of the fuzz and of the soak for the documentation.
+"""Tables of the fuzz, the soak and the mutants for the documentation.
 
     python benchmarks/robustness/report.py
 
@@ -47,9 +47,23 @@ def soak_table(result: dict) -> list[str]:
     return [*lines, "", source(result), ""]
 
 
+def mutants_table(result: dict) -> list[str]:
+    rows = result["rows"]
+    noticed = sum(row["caught"] for row in rows)
+    lines = [
+        f"**Fixes taken out**, one at a time: of {len(rows)} mutants the tests noticed {noticed}.",
+        "", "| attack | fix in | first test that failed |", "|---|---|---|",
+    ]  # fmt: skip
+    for row in rows:
+        by = f"`{row['by'].split('::')[-1]}`" if row["caught"] else "**none**"
+        lines.append(f"| {row['mutant']} | `{row['file']}` | {by} |")
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
+    return [*lines, "", source({**result, "commit": commits}), ""]
+
+
 def main() -> None:
     lines: list[str] = []
-    for name, table in (("fuzz", fuzz_table), ("soak", soak_table)):
+    for name, table in (("fuzz", fuzz_table), ("soak", soak_table), ("mutants", mutants_table)):
         path = HERE / "results" / f"{name}.json"
         if path.is_file():
             lines += table(json.loads(path.read_text()))

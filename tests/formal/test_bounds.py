@@ -90,12 +90,13 @@ def test_known_binomial_bounds():
 
 
 def test_episodes_needed_is_about_enough():
-    need = episodes_needed(20.0, 25.0, 200.0, 22.0, 0.01)
     rng = np.random.default_rng(0)
-    x = np.clip(20 + 5 * rng.standard_normal(need), 0, 200)
-    assert betting_mean(x, 0, 200, 0.01)[1] <= 22.0
-    assert betting_mean(x[: need // 10], 0, 200, 0.01)[1] > 22.0
-    assert episodes_needed(22.0, 25.0, 200.0, 22.0, 0.01) is None
+    for mean, limit in ((20.0, 22.0), (22.0, 20.0), (5.0, 22.0), (90.0, 22.0)):
+        x = np.clip(mean + 5 * rng.standard_normal(5_000), 0, 200)
+        need = episodes_needed(x[:200], 0, 200, limit, 0.01)
+        bounds = [betting_mean(x[:n], 0, 200, 0.01) for n in (need // 2, need + need // 2 + 5)]
+        assert [not low <= limit <= high for low, high in bounds] == [False, True], (mean, limit, need)
+    assert episodes_needed([21.0, 23.0], 0, 200, 22.0, 0.01) is None
 
 
 def test_bad_input():

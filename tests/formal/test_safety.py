@@ -5,7 +5,7 @@ import pytest
 
 from awavo.errors import InputError
 from awavo.formal.certificate import Assumption
-from awavo.formal.safety import certify_safety, decided
+from awavo.formal.safety import certify_safety, decided, hopeless
 
 NAMES, LIMITS, SPAN = ("a", "b"), (30.0, 10.0), [(0.0, 200.0)] * 2
 
@@ -34,8 +34,19 @@ def test_the_number_of_episodes_still_needed_decides():
     near = certify((28.5, 5), num=100)
     assert near.verdict == "undecided"
     more = next(c["episodes_needed"] for c in near.details["costs"] if c["cost"] == "a")
-    assert 100 < more < 20_000
-    assert certify((28.5, 5), num=100 + more).verdict == "supported"
+    assert 100 < more < 2_000
+    assert certify((28.5, 5), num=100 + more // 2).verdict == "undecided"
+    assert certify((28.5, 5), num=100 + more + more // 2).verdict == "supported"
+
+
+def test_a_policy_at_its_limit_is_given_up_and_others_are_not():
+    at_the_limit = certify((30.0, 5), num=100, spread=1.0, seed=3)
+    assert hopeless(at_the_limit, 1_000)
+    assert not hopeless(at_the_limit, 10**9)
+    assert not hopeless(certify((30.0, 5), num=96, spread=1.0, seed=3), 1_000)  # too soon to say
+    assert not hopeless(certify((25, 5), num=100), 1_000)  # near enough to go on
+    assert not hopeless(certify((30.0, 10.4), num=100, spread=1.0, seed=3), 1_000)  # the other will be refuted
+    assert not hopeless(certify((90, 5), num=100), 1_000)  # decided
 
 
 def test_bounds_hold_jointly_and_widen_with_the_number_of_policies():

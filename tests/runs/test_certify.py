@@ -2,12 +2,17 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import awavo
 from awavo.cli.main import main
+from awavo.runs.certify import _complete
+from awavo.runs.evaluate import Evaluator
+from awavo.runs.problem import build_problem
+from awavo.training.evaluation import Episodes
 
 
 def test_record_page_and_exit_code(certified):
@@ -59,6 +64,19 @@ def test_anytime_stops_early(certified, safety_only):
     result = awavo.certify(run, episodes=5_000, anytime=True)
     assert all(count < 5_000 for count in result["episodes"].values())
     assert result["delivered_seed"] is not None
+
+
+def test_anytime_gives_up_at_the_limit(certified, safety_only, monkeypatch):
+    """Costs around the limit itself: whatever is played, nothing will be decided."""
+    run = awavo.load(certified[0])
+    costs = np.tile([[14.9, 0.0], [15.1, 0.0]], (125, 1)).astype(np.float32)
+    found = Episodes(np.ones(250, np.float32), costs, np.full(250, 30.0, np.float32))
+    monkeypatch.setattr(Evaluator, "play_one", lambda *_: found)
+    run.problem = run.problem._replace(spec=run.problem.spec._replace(cost_limits=(15.0, 15.0)))
+    result = awavo.certify(run, episodes=1_000, anytime=True)
+    assert result["episodes"] == {"0": 250, "1": 250}
+    assert "the mean sits at its limit" in result["certificates"][0]["reason"]
+    assert awavo.certify(run, episodes=1_000, anytime=False)["episodes"] == {"0": 1_000, "1": 1_000}
 
 
 def test_a_further_trained_run_is_noticed(certified, safety_only):
@@ -123,9 +141,21 @@ def test_a_policy_that_plans_is_played_in_small_batches_until_it_is_decided(cert
     said = []
     result = awavo.certify(run, on_progress=said.append)
     assert result["plan"]["anytime"] is True
-    assert result["plan"]["batch"] == 25
+    assert result["plan"]["batch"] == 4
     assert max(result["episodes"].values()) <= 100
-    assert said[0] == "seed 0: 25 of at most 1000 episodes"
+    assert said[0] == "seed 0: 4 of at most 1000 episodes"
     fixed = awavo.certify(run, anytime=False, episodes=60)
     assert set(fixed["episodes"].values()) == {60}
     assert awavo.certify(awavo.load(certified[0]), episodes=60)["plan"]["anytime"] is False
+
+
+@pytest.mark.parametrize(
+    ("algo", "options", "plan"),
+    [("paets", {}, (True, 4)), ("awavo", {}, (True, 4)), ("awavo", {"planning": "off"}, (False, 250))],
+)
+def test_whoever_imagines_before_every_decision_is_played_in_small_batches(algo, options, plan):
+    problem = build_problem(awavo.configure("cartpole", algo, **options))
+    found = _complete(SimpleNamespace(problem=problem), {})
+    assert (found.anytime, found.batch) == plan
+    hosted = SimpleNamespace(problem=problem._replace(env=None))
+    assert _complete(hosted, {}).batch == (25 if plan[0] else 250)

@@ -90,11 +90,13 @@ def folder(certified, tmp_path):
     return copied
 
 
-def refused(check) -> bool:
+def refused(read) -> bool:
+    """Whether reading ends with one line."""
     try:
-        return bool(check())
+        read()
     except RunFolderError as error:
         return len(str(error).splitlines()) == 1
+    return False
 
 
 @pytest.mark.bad_input
@@ -159,6 +161,20 @@ def test_a_copied_entry_with_another_verdict_is_neither_believed_nor_shown(folde
         assert "Deliver" not in page
         assert "not bound to this run" in page
         capsys.readouterr()
+
+
+def test_a_sealed_record_that_contradicts_itself_delivers_nothing(folder, safety_only, capsys):
+    """Bound to the run and sealed again, but with a seed to deliver that is not certified, or with other counts."""
+    run = awavo.load(folder)
+    run.problem = run.problem._replace(spec=run.problem.spec._replace(cost_limits=(0.5, 150.0)))
+    stored = run.certify(episodes=60)
+    counts = {**stored["counts"], "policy": {**stored["counts"]["policy"], "supported": 2}}
+    for forged, said in (({"delivered_seed": 0}, "safety is not certified"), ({"counts": counts}, "counts are not")):
+        write_sealed(folder / "certificates.json", {k: v for k, v in {**stored, **forged}.items() if k != "seal"})
+        assert main(["report", str(folder)]) == 0
+        page = (folder / "report.html").read_text()
+        assert "Deliver" not in page
+        assert said in page
 
 
 def test_a_field_that_stands_twice_is_refused(folder, capsys):

@@ -123,10 +123,11 @@ class NanReward(Env):
 
 class Parent(Env):
     """Starts a process of its own, and says which."""
+    command = "sleep 60"
     def reset(self, seed=None):
         import subprocess
         if not hasattr(self, "child"):
-            self.child = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
+            self.child = subprocess.Popen(["sh", "-c", self.command], stdin=subprocess.DEVNULL)
         obs, info = super().reset(seed)
         return np.array([self.child.pid, 0.0]), info
 
@@ -371,6 +372,17 @@ def test_what_an_environment_started_ends_with_it(bridge, package, end):
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         grandchild = int(done.stdout)
+    deadline = time.monotonic() + 10
+    while _runs(grandchild) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _runs(grandchild)
+
+
+def test_what_hides_from_the_first_signal_ends_with_close(bridge):
+    env = bridge("Parent", env_options={"command": "trap '' TERM; sleep 60; sleep 60"})
+    grandchild = int(env.reset(0)[0, 0])
+    time.sleep(0.2)  # until it no longer hears
+    env.close()
     deadline = time.monotonic() + 10
     while _runs(grandchild) and time.monotonic() < deadline:
         time.sleep(0.02)

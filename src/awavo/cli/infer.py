@@ -60,6 +60,7 @@ class Infer:
         from awavo.assimilation.observation_files import read_observations
         from awavo.assimilation.observations import check_observations
         from awavo.runs.infer import infer_trajectories
+        from awavo.runs.memory import check_inference
         from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_slots, lorenz96_system, twin_experiment
         from awavo.training.compilation import enable_cache
 
@@ -69,6 +70,7 @@ class Infer:
         jax.config.update("jax_enable_x64", self.dtype == "float64")
         regime = REGIMES[self.regime]
         if self.data is None:
+            check_inference(self.states, regime.num_times, self.draws, self.dtype)
             unobserved = _read_share(self.unobserved)
             twin = twin_experiment(self.states, regime=self.regime, unobserved=unobserved, seed=self.seed)
             observed, truth = twin.observed, twin.truth

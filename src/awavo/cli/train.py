@@ -102,9 +102,11 @@ def _read_steps(text: str) -> int:
 
 def _dry_run(config: TrainConfig) -> int:
     """Print what would be trained; the problem is built, so that everything in it is checked."""
+    from awavo.runs.memory import check_training
     from awavo.runs.problem import build_problem
 
     problem = build_problem(config)
+    check_training(config, problem)
     per_iteration = problem.settings.num_envs * problem.settings.rollout_length
     iterations = -(-config.steps // per_iteration)
     print_json({

@@ -146,13 +146,14 @@ def beta_mixture(count: ArrayLike, num: ArrayLike, delta: float, prior: float = 
     return sides[0], sides[1]
 
 
-def episodes_needed(mean: float, variance: float, width: float, limit: float, delta: float) -> int | None:
-    """About how many episodes in all separate a mean from its limit (empirical Bernstein); None at the limit itself."""
-    gap = abs(mean - limit) / width
-    if gap < 1e-9:
+def episodes_needed(values: ArrayLike, low: float, high: float, limit: float, delta: float) -> int | None:
+    """About how many values in all `betting_mean` needs to part the mean from a limit; None at the limit itself.
+
+    The best bet goes on winning as it has so far, until its share of the capital alone would do.
+    """
+    x, m = _unit(values, low, high), (limit - low) / (high - low)
+    if abs(x.mean() - m) < 1e-9 or not 0 < m < 1:
         return None
-    confidence = np.log(4 / delta)
-    linear, spread = 7 * confidence / 3, np.sqrt(2 * (variance / width**2) * confidence)
-    # n with spread / sqrt(n) + linear / n = gap: a quadratic in sqrt(n).
-    root = (spread + np.sqrt(spread**2 + 4 * gap * linear)) / (2 * gap)
-    return int(np.ceil(root**2)) + 1
+    x, m = (x, m) if x.mean() < m else (1 - x, 1 - m)
+    growth = np.log1p(FRACTIONS[:, None] * (m - x) / (1 - m)).mean(1).max()
+    return None if growth <= 0 else int(np.ceil(np.log(2 * len(FRACTIONS) / delta) / growth))

@@ -19,7 +19,7 @@ from awavo.formal.episodes import critic_samples
 from awavo.formal.metric import SliceInstance, certify_metric, default_instance
 from awavo.formal.operator_proof import certify_operator
 from awavo.formal.rates import certify_learning_rate
-from awavo.formal.safety import certify_safety, decided
+from awavo.formal.safety import certify_safety, decided, hopeless
 from awavo.formal.schedule import schedule
 from awavo.inference.operators import Operator
 from awavo.inference.sequences import action_defining, plan_dim
@@ -103,7 +103,7 @@ def certify_subject(subject: Subject, plan: Plan) -> Findings:
 
 
 def _safety(subject: Subject, plan: Plan) -> tuple[list[Certificate], dict[int, float]]:
-    """A certificate for each seed's policy. With `anytime`, batches are played until the seed is decided."""
+    """A certificate for each seed's policy. With `anytime`, until the seed is decided or cannot be."""
     found, means = [], {}
     size = min(plan.batch, plan.episodes)
     for index, seed in enumerate(subject.seeds):
@@ -116,7 +116,7 @@ def _safety(subject: Subject, plan: Plan) -> tuple[list[Certificate], dict[int, 
             if not plan.anytime and len(costs) < plan.episodes:
                 continue
             certificate = _safety_of(subject, plan, index, seed, costs)
-            if decided([certificate]) or len(costs) >= plan.episodes:
+            if decided([certificate]) or len(costs) >= plan.episodes or hopeless(certificate, plan.episodes):
                 break
         found.append(certificate)
         means[seed] = float(returns.mean())

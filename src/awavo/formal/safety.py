@@ -22,9 +22,11 @@ from awavo.formal.certificate import (
     weakest,
 )
 
-__all__ = ["certify_safety", "decided"]
+__all__ = ["certify_safety", "decided", "hopeless"]
 
 Floats = NDArray[np.float64]
+# When sequential sampling gives up: not before so many episodes, and when so many times the most are needed.
+FAIR_START, FAR_TOO_MANY = 100, 2
 
 
 class CostRow(TypedDict):
@@ -96,8 +98,7 @@ def certify_safety(
                 verdict = UNDECIDED
         more = None
         if verdict == UNDECIDED:
-            width = span[i][1] - span[i][0]
-            total = episodes_needed(float(column.mean()), float(column.var()), width, limit, share)
+            total = episodes_needed(column, *span[i], limit, share)
             more = None if total is None else max(total - len(column), 1)
         evidence.append(
             Evidence(f"mean cost {name}", float(column.mean()), *mean, f"<= {limit:g}", verdict == SUPPORTED)
@@ -165,3 +166,11 @@ def _both(row: CostRow) -> str:
 def decided(certificates: Sequence[Certificate]) -> bool:
     """Whether sequential sampling may stop."""
     return all(c.verdict != UNDECIDED for c in certificates)
+
+
+def hopeless(certificate: Certificate, most: int) -> bool:
+    """Whether a cost cannot be decided within `most` episodes, and no other is on its way to be refuted."""
+    rows = [row for row in certificate.details["costs"] if row["verdict"] == UNDECIDED]
+    far = [row["episodes_needed"] is None or row["episodes_needed"] > FAR_TOO_MANY * most for row in rows]
+    settled = all(own or row["mean"] <= row["limit"] for own, row in zip(far, rows, strict=True))
+    return any(far) and settled and certificate.details["episodes"] >= FAIR_START

@@ -21,6 +21,7 @@ from awavo.results.limits import STRICT, LimitRule
 from awavo.results.store import RunData, load_run, read_config, write_sealed
 from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
 from awavo.runs.evaluate import EVALUATION_SEED, Evaluator
+from awavo.runs.memory import check_playing, check_training
 from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
 from awavo.runs.train import Progress, run_training, state_template
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
@@ -77,6 +78,7 @@ def train_iter(
         enable_cache()
         problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
         require_certified_operator(problem.settings, operator)
+        check_training(config, problem)
         yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
 
 
@@ -225,6 +227,8 @@ def evaluate(
     With `planner=False` an algorithm that plans acts with its actor alone. `rule` says what "within limits" means.
     """
     evaluator = Evaluator(run.problem, run.seeds, episodes, planner=planner)
+    if planner:
+        check_playing(run.problem, episodes)
     result = {}
     for name, greedy in (("greedy", True), ("stochastic", False)):
         began = time.perf_counter()

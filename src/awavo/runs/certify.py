@@ -23,12 +23,14 @@ from awavo.results.certificate_record import FORMAT, PROVENANCE, binding, count_
 from awavo.results.curves import learning_curve
 from awavo.results.store import to_plain
 from awavo.runs.evaluate import Evaluator
-from awavo.runs.problem import functional_env
+from awavo.runs.problem import Problem, functional_env
 
 __all__ = ["certify_run", "compare_records", "read_plan", "recheck_run", "require_certified_operator"]
 
 Say = Callable[[str], None]
-BATCH, PLANNED_BATCH = 250, 25  # episodes played between two looks; a planned one costs a hundred times more
+# Episodes played between two looks. A planned one costs a hundred times more, so that one looks often; environments
+# outside of JAX are made anew for each batch.
+BATCH, PLANNED_BATCH, PLANNED_HOST_BATCH = 250, 4, 25
 MAX_EPISODES = 1_000_000
 
 
@@ -79,11 +81,19 @@ def recheck_run(run: Any, on_progress: Say | None = None) -> dict[str, list[str]
 
 def _complete(run: Any, options: Mapping[str, Any]) -> Plan:
     """The plan of these options. Policies that plan are played in small batches, and only until they are decided."""
-    plans = run.problem.algorithm.plan is not None
-    options = dict(options)
+    problem, options = run.problem, dict(options)
+    plans = _imagines(problem)
     if options.get("anytime") is None:
         options["anytime"] = plans
-    return Plan(**options, batch=PLANNED_BATCH if plans else BATCH)
+    planned = PLANNED_HOST_BATCH if problem.env is None else PLANNED_BATCH
+    return Plan(**options, batch=planned if plans else BATCH)
+
+
+def _imagines(problem: Problem) -> bool:
+    """Whether every decision imagines many sequences of actions; PaETS does so without a planner beside its policy."""
+    settings = problem.settings
+    searches = hasattr(settings, "num_sequences") and getattr(settings, "planning", "on") == "on"
+    return problem.algorithm.plan is not None or searches
 
 
 def _record(run: Any, plan: Plan, on_progress: Say | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from awavo.provenance import stamp
 from awavo.results.store import to_plain, write_bytes
 from awavo.results.trajectory_page import SUMMARY, write_inference_report
 from awavo.results.trajectory_scores import Z90, score
+from awavo.runs.memory import check_inference
 from awavo.training.checkpoint import latest_checkpoint, write_checkpoint
 
 __all__ = ["Inference", "infer_trajectories"]
@@ -69,6 +70,7 @@ def infer_trajectories(
     """
     settings = settings or Settings()
     observed = check_observations(observed, system.shape, noise_std)
+    check_inference(observed.shape[1], len(observed), settings.num_draws, settings.dtype)
     truth = None if truth is None else _checked_truth(truth, (len(observed) + 1, observed.shape[1]))
     folder = None if out is None else Path(out)
     with locked(folder):

@@ -15,10 +15,13 @@ from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_n
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = [
-    "Problem", "build_problem", "functional_env", "import_function", "load_preset", "named_code", "resolve_config",
+    "Problem", "build_problem", "check_copies", "functional_env", "import_function", "load_preset", "named_code",
+    "resolve_config",
 ]  # fmt: skip
 
 BRIDGE = "bridge:"
+# Copies of an environment outside of JAX, of all seeds together: in this process, and in a process each.
+MOST_COPIES, MOST_PROCESSES = 4_096, 512
 
 
 class Problem(NamedTuple):
@@ -93,6 +96,7 @@ def build_problem(
     if env is not None:
         spec = env.spec
     else:
+        check_copies(config, settings.num_envs)
         make_hosts = _host_factory(config, cost_fn or import_function(config.cost_fn))
         probe = make_hosts(1)
         spec = probe.spec
@@ -153,6 +157,15 @@ def _host_factory(config: TrainConfig, cost_fn: Callable[..., Any] | None) -> Ca
     _check_gymnasium_id(config.task)
     own = {k: options.pop(k) for k in ("vectorization", "timeout") if k in options}
     return lambda count: host_env(config.task, num_envs=count, **common, **own, env_options=options)
+
+
+def check_copies(config: TrainConfig, copies: int) -> None:
+    """Refuse more environments than a machine runs: what one takes nobody knows before it is made."""
+    apart = config.task.startswith(BRIDGE) or config.task_options.get("vectorization") == "async"
+    most = MOST_PROCESSES if apart else MOST_COPIES
+    if copies > most:
+        what = "processes" if apart else "environments"
+        raise ConfigError(f"{copies} {what} of '{config.task}' are above {most}: lower num_envs or seeds.")
 
 
 def _check_gymnasium_id(name: str) -> None:
