@@ -30,7 +30,7 @@ HUGE = {
     "rollout": (["cartpole", "--algo", "crpo"], ["num_envs=65536", "rollout_length=100000"], "for rollouts"),
     "candidates": (["cartpole", "--algo", "awavo"], ["num_sequences=1000000"], "for decisions"),
     "sequences of PaETS": (["cartpole", "--algo", "paets"], ["num_sequences=1000000"], "for decisions"),
-    "particles": (["navigation", "--algo", "awavo"], ["num_particles=100000"], "for states"),
+    "particles": (["navigation", "--algo", "awavo"], ["num_particles=100000"], "for decisions"),
     "batch": (["cartpole", "--seeds", "1"], ["batch_size=1000000", "hidden=4096"], "for learning"),
 }
 
