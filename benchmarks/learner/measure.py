@@ -31,6 +31,7 @@ from awavo.algorithms.orpo_dr import OrpoDrConfig, orpo_dr
 from awavo.algorithms.sizes import resolve_sizes
 from awavo.provenance import device_info, source_commit
 from awavo.registry import HOST_TASKS, make_host_task, make_task
+from awavo.training.compilation import jit_once
 from awavo.training.evaluation import evaluate_env
 from awavo.training.loop import MAX_CHUNK, chunk_fn, init_fn
 from awavo.training.rollout import select
@@ -72,7 +73,7 @@ def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> I
     env = device_task(args.task, tuple(args.limits), args.scale)
     config, algorithm = sized(args, env.spec)
     rows = config.num_envs * config.rollout_length
-    start = jax.jit(jax.vmap(init_fn(env, algorithm, config.num_envs)))
+    start = jit_once(jax.vmap(init_fn(env, algorithm, config.num_envs)))
     run = jax.jit(jax.vmap(chunk_fn(env, algorithm, config.rollout_length), (0, None)), donate_argnums=0)
     play = jax.jit(jax.vmap(evaluate_env(env, algorithm, args.episodes, True)))
     keys = jax.vmap(lambda seed: jax.random.key(seed + 99_991))(seeds)
@@ -95,7 +96,7 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
     learn = jax.jit(jax.vmap(algorithm.learn), donate_argnums=1)
     greedy = jax.jit(jax.vmap(lambda state, obs: algorithm.act(jax.random.key(0), state, obs, True)[0]))
     keys = jax.vmap(jax.random.key)(seeds)
-    state, done = jax.jit(jax.vmap(algorithm.init))(keys), 0
+    state, done = jit_once(jax.vmap(algorithm.init))(keys), 0
     fresh = jax.tree.map(lambda x: jnp.broadcast_to(x, (num, *x.shape)), algorithm.begin(envs))
     with make_host_task(args.task, num_envs=num * envs) as host:
         host_state = HostState(host, num, envs, int(seeds[0]))
