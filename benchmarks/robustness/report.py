@@ -58,7 +58,7 @@ def mutants_table(result: dict) -> list[str]:
         by = f"`{row['by'].split('::')[-1]}`" if row["caught"] else "**none**"
         lines.append(f"| {row['mutant']} | `{row['file']}` | {by} |")
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows))
-    return [*lines, "", source({**result, "commit": commits}), ""]
+    return [*lines, "", source({**result, "command": "mutants.py", "commit": commits}), ""]
 
 
 def main() -> None:

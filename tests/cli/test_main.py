@@ -50,7 +50,7 @@ BAD = {
     "a huge seed": (["train", "cartpole", "--seed", str(10**23)], "out of range"),
     "relative module": (["train", "Pendulum-v1", "--cost-fn", ".x:y"], "does not begin with a dot"),
     "a long name": (["evaluate", "x" * 300], "File name too long"),
-    "no folder": (["train", "cartpole", "--out", "/dev/null/x"], "Cannot write into '/dev/null/x'"),
+    "no folder": (["train", "cartpole", "--out", "/dev/null/x"], "'/dev/null/x': '/dev/null' is not a folder"),
     "seed of an evaluation": (["evaluate", "run", "--seed", str(10**23)], "--seed"),
     "seed of a certificate": (["certify", "run", "--seed", "-1"], "--seed -1"),
     "a tiny delta": (["certify", "run", "--delta", "1e-320"], "--delta"),
