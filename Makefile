@@ -1,20 +1,31 @@
 # make demo: set up and run the tour. make test: set up and run the tests. make test-fast: those of the inner loop.
+# The demo installs the plain package; everything else installs what the tests, the checks and the pages need beside it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+NEEDS := pyproject.toml requirements.lock src/awavo/__init__.py
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable
 
-.PHONY: install demo test test-fast slow-list lint docs clean lock
+.PHONY: install install-plain demo test test-fast slow-list lint docs clean lock
 
-install: $(STAMP)
+install: $(VENV)/.installed
+install-plain: $(VENV)/.installed-plain
 
-$(STAMP): pyproject.toml requirements.lock src/awavo/__init__.py
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "awavo needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
-	touch $(STAMP)
+	$(PYTHON) -m venv $(VENV)
 
-demo: install
+$(VENV)/.installed-plain: $(NEEDS) | $(BIN)/python
+	@echo "installing awavo into $(VENV) (about 900 MB, once)"
+	$(INSTALL) .
+	touch $@
+
+$(VENV)/.installed: $(NEEDS) | $(BIN)/python
+	@echo "installing awavo and what its tests need into $(VENV) (about 2.2 GB, once)"
+	$(INSTALL) '.[dev]'
+	touch $@ $(VENV)/.installed-plain
+
+demo: install-plain
 	$(BIN)/awavo demo --out runs/demo
 
 test: install

@@ -95,10 +95,40 @@ MUTANTS = {
         "tests/algorithms/test_constraints.py",
     ),
     "noise drawn anew at every step": Mutant(
-        "algorithms/orpo_dr.py",
-        "noise = jnp.where(begun > 0, kept * noise + jnp.sqrt(1.0 - kept**2) * fresh, fresh)",
+        "algorithms/exploration.py",
+        "noise = jnp.where(begun > 0, kept * before + jnp.sqrt(1.0 - kept**2) * fresh, fresh)",
         "noise = fresh",
-        "tests/algorithms/test_orpo_dr.py",
+        "tests/algorithms/test_exploration.py",
+    ),
+    "what the greedy environments cost is not counted": Mutant(
+        "algorithms/orpo_dr.py",
+        "            estimate = with_greedy_excess(estimate, state.greedy_profile, spec.horizon)\n",
+        "            pass\n",
+        "tests/algorithms/test_exploration.py",
+    ),
+    "greedy episodes are cut too": Mutant(
+        "algorithms/exploration.py",
+        "jnp.where(greedy_environments(num_envs) | (age >= horizon), jnp.inf, age)",
+        "jnp.where(age >= horizon, jnp.inf, age)",
+        "tests/algorithms/test_exploration.py",
+    ),
+    "cut episodes stand in the tables": Mutant(
+        "training/rollout.py",
+        "rollout._replace(truncated=truncated), whole",
+        "rollout._replace(truncated=truncated), rollout._replace(truncated=truncated).done",
+        "tests/training/test_cuts.py",
+    ),
+    "cut episodes are not truncated": Mutant(
+        "training/host_loop.py",
+        "        truncated[..., -1, :] |= cut\n",
+        "",
+        "tests/training/test_cuts.py",
+    ),
+    "cut episodes count as whole ones": Mutant(
+        "algorithms/constraints.py",
+        "done = (rollout.terminated | (rollout.done & (rollout.episode_length >= horizon))).astype(jnp.float32)",
+        "done = rollout.done.astype(jnp.float32)",
+        "tests/algorithms/test_constraints.py",
     ),
     "the mean of two ways round": Mutant(
         "inference/sequences.py",

@@ -10,6 +10,7 @@ from pathlib import Path
 CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
 CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
 os.environ.setdefault("AWAVO_CACHE_DIR", str(CACHE))
+os.environ["XDG_STATE_HOME"] = str(CACHE.with_name("state"))  # what the tests trust is not what the user trusts
 # Tests compile much and compute little: code that LLVM leaves unoptimised halves their time, the older emitters of
 # fused loops halve it again, modules in one piece save a seventh of the rest, and LLVM's expensive passes left out an
 # eighth of compiling. The last two below are flags of jax 0.9; XLA aborts on a flag that it does not know.
@@ -19,6 +20,8 @@ if version("jaxlib").startswith("0.9."):
     FLAGS += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", FLAGS)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# A slow machine would say what it is doing where a test counts lines; tests of the progress take this away.
+os.environ.setdefault("AWAVO_QUIET", "1")
 # No lines of code attached to the operations of a program: they are a tenth of tracing and lowering.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 

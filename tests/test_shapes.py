@@ -26,7 +26,7 @@ WRONG = {
     "formal.bellman.project_quantiles": (np.zeros((2, 3)), np.zeros((2, 4)), 2),
     "control.tracking.limit_tilt": (jnp.zeros(4), 1.0),
     "explain.measures.influences": (jnp.zeros(4),),
-    "deploy.frames.flip_vector": (np.zeros(2),),
+    "tasks.quadrotor.frames.flip_vector": (np.zeros(2),),
 }
 # Rooms whose functions take names, folders and settings: a wrong type.
 WRONG_TYPES = {

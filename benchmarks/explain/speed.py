@@ -28,7 +28,7 @@ from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner
 from awavo.control.planner_config import PlannerConfig
 from awavo.explain.magnitude import debiased_magnitude
 from awavo.explain.measures import mean_parts, measure_weights
-from awavo.explain.simulation import MASS_STD, decide_from, flight_params, flight_steps
+from awavo.explain.simulation import decide_from, flight_params, flight_steps
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.tasks.quadrotor.references import lissajous
 from awavo.training.compilation import enable_cache
@@ -72,7 +72,7 @@ def main() -> None:
     enable_cache()
     params = flight_params("FT3")
     state = flight_steps()[0](jax.random.key(0), params)
-    belief = take_in(start_belief(MASS_STD), state, params)
+    belief = take_in(start_belief(), state, params)
     belief = belief._replace(mean=jnp.array([0.0, 1.2, 0.0, 0.0, 0.0]))
     results = {}
     for num in options.sizes:

@@ -111,6 +111,10 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
                     ended = rows[-1].terminated | rows[-1].truncated
                     if ended.any():
                         memory = jax.vmap(select)(ended, fresh, memory)
+                if algorithm.cut_after is not None:
+                    cut = host_state.cut(np.asarray(algorithm.cut_after(jnp.int32(done * envs * length))), done)
+                    rows[-1] = rows[-1]._replace(truncated=rows[-1].truncated | cut)
+                    memory = jax.vmap(select)(cut, fresh, memory) if cut.any() else memory
                 rollout = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *rows)
                 state, _ = learn(split[:, 1], state, rollout)
                 done += 1
@@ -121,7 +125,7 @@ class HostState:
     """The environments of all seeds, and the totals of their running episodes."""
 
     def __init__(self, host: Any, num: int, envs: int, seed: int):
-        self.host, self.shape = host, (num, envs)
+        self.host, self.shape, self.seed = host, (num, envs), seed
         self.obs = np.asarray(host.reset(seed)).reshape(num, envs, -1)
         self.totals = (
             np.zeros(self.shape, np.float32),
@@ -138,12 +142,24 @@ class HostState:
         row = Rollout(
             self.obs, action, (), out.reward, out.costs, out.terminated, out.truncated, out.final_obs, *totals
         )
-        ended = out.terminated | out.truncated
-        self.totals = (
-            np.where(ended, 0, totals[0]), np.where(ended[..., None], 0, totals[1]), np.where(ended, 0, totals[2])
-        )  # fmt: skip
-        self.obs = out.obs
+        self.totals, self.obs = totals, out.obs
+        self.forget(out.terminated | out.truncated)
         return row
+
+    def cut(self, ages: np.ndarray, iteration: int) -> np.ndarray:
+        """Begin another episode where one is as old as that; returns where."""
+        old = self.totals[2] >= np.maximum(ages, 1)
+        if old.any():
+            seeds = np.random.default_rng([self.seed, iteration]).integers(0, 2**31 - 1, old.size)
+            starts = [int(seed) if now else None for seed, now in zip(seeds, old.reshape(-1), strict=True)]
+            self.obs = self.host.restart(starts).reshape(*self.shape, -1)
+            self.forget(old)
+        return old
+
+    def forget(self, ended: np.ndarray) -> None:
+        """Zero the totals of episodes that ended."""
+        returns, costs, length = self.totals
+        self.totals = np.where(ended, 0, returns), np.where(ended[..., None], 0, costs), np.where(ended, 0, length)
 
 
 def host_episodes(args: argparse.Namespace, spec: EnvSpec, num: int, act: Any) -> tuple[Array2, Array3]:

@@ -12,7 +12,9 @@ import numpy as np
 
 HERE = Path(__file__).parent
 PAGE, README = HERE.parents[1] / "docs" / "learner_results.md", HERE.parents[1] / "README.md"
-TITLES = ("task (limits)", "algorithm", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed")
+TITLES = (
+    "task (limits)", "algorithm", "seeds", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed",
+)  # fmt: skip
 # File, limits, steps asked for, return and seeds that were asked for before the measurement.
 ROWS = (
     ("cartpole", "CartPole", (30, 10), 20_000, ">= 195, 9 of 10"),
@@ -41,8 +43,9 @@ def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: s
     steps = f"{row['steps']:,}" + ("" if row["steps"] >= 0.99 * asked else f" of {asked:,}")
     every = " ".join(f"{value:.4g}" for value in returns)
     bound = ", ".join(str(limit) for limit in limits)
+    seeds = f"{found['seeds'][0]} to {found['seeds'][-1]}"
     return (
-        f"| {title} ({bound}) | {found['algo']} | {steps} | {interval(returns)} | {spent} | "
+        f"| {title} ({bound}) | {found['algo']} | {seeds} | {steps} | {interval(returns)} | {spent} | "
         f"{within} of {len(returns)} | {wanted} | {every} |"
     )
 
@@ -52,7 +55,7 @@ def main() -> None:
     walker = json.loads((HERE / "results" / "walker-mjx.json").read_text())["on_c_mujoco"]
     returns, costs = np.asarray(walker["returns"]), np.asarray(walker["costs"])
     lines.append(
-        f"| the same walkers on C MuJoCo (5) | orpo-dr | | {interval(returns)} | {interval(costs[:, 0])} | "
+        f"| the same walkers on C MuJoCo (5) | orpo-dr | the same | | {interval(returns)} | {interval(costs[:, 0])} | "
         f"{int((costs <= 5).sum())} of {len(returns)} | >= 25 | {' '.join(f'{value:.4g}' for value in returns)} |"
     )
     PAGE.write_text("\n".join(lines) + "\n")

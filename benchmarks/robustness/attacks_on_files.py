@@ -173,7 +173,7 @@ ATTACKS = {
         RECORD + "test_the_planned_number_of_steps_is_a_hint_alone",
     ),
     "record: a zstd or lz4 bomb": Mutant(
-        "explain/record.py",
+        "explain/mcap_file.py",
         "if len(content) > left:",
         "if False:",
         RECORD + "test_what_unpacks_to_far_more_than_the_file_is_refused",
@@ -269,8 +269,8 @@ ATTACKS = {
     ),
     "folder: two inferences in one": Mutant(
         "runs/infer.py",
-        "    with locked(folder):\n",
-        "    if True:\n",
+        "    with locked(folder), doing(",
+        "    with doing(",
         FILES + "test_inference_holds_its_folder",
     ),
 }

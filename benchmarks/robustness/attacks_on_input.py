@@ -28,9 +28,15 @@ ATTACKS = {
     # Environments.
     "environment: NaN or 3e38 from reset()": Mutant(
         "tasks/host_core.py",
-        '        self._check_numbers("reset()", observation=obs)\n',
-        "",
+        '        self._check_numbers("reset()", observation=obs)\n        self._obs = obs\n',
+        "        self._obs = obs\n",
         HOST + "test_observations_of_resets_are_checked_like_those_of_steps",
+    ),
+    "environment: NaN from an episode begun in place of another": Mutant(
+        "tasks/host_core.py",
+        '            self._check_numbers("reset()", observation=obs)\n',
+        "",
+        "tests/tasks/test_restart.py::test_what_a_restart_shows_is_checked",
     ),
     "environment: NaN or 3e38 after an automatic reset": Mutant(
         "tasks/host_core.py",

@@ -204,7 +204,7 @@ BASES = {
     "train": ["cartpole", "--dry-run"], "evaluate": ["absent"], "certify": ["absent"], "explain": ["absent.mcap"],
     "infer": ["lorenz96", "--data", "absent.npz"], "compare": ["absent"], "report": ["absent"], "export": ["absent"],
     "render": ["absent"], "check-env": ["absent-v0"], "list": ["--json"], "reproduce": ["absent"], "doctor": ["--json"],
-    "demo": ["--steps", "0", "--seeds", "0"],
+    "demo": ["--steps", "0", "--seeds", "0"], "fly": ["absent"], "watch": ["absent"],
 }  # fmt: skip
 
 
@@ -577,15 +577,32 @@ def process_case(rng: random.Random, stock: Path, folder: Path) -> Case:
 
 
 # Kinds of cases and how many of a hundred are of each.
+def reference_case(rng: random.Random, stock: Path, folder: Path) -> Case:
+    """A path to fly, as JSON or CSV, bent."""
+    from awavo.tasks.quadrotor.flight_path import read_reference, reference_function
+
+    points = [[0.0, 0.0, 1.0], [2.0, 0.0, 1.0], [2.0, 2.0, 1.5], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
+    timed = [[0.7 * i, *point] for i, point in enumerate(points)]
+    if rng.random() < 0.6:
+        good = rng.choice([{"waypoints": points, "speed": 1.5}, {"path": timed}])
+        name, content = "reference.json", bend_text(rng, json.dumps(good).encode())
+    else:
+        head, rows = rng.choice([("x,y,z", points), ("t,x,y,z", timed), ("north,east,up", points)])
+        text = "\n".join([head, *(",".join(map(str, row)) for row in rows)])
+        name, content = "reference.csv", bend_bytes(rng, text.encode())
+    (folder / name).write_bytes(content)
+    return f"reference {name}", refusing(lambda: reference_function(read_reference(str(folder / name))))
+
+
 KINDS: dict[Kind, float] = {
     options_case: 17, setting_case: 12, argument_case: 8, run_file_case: 8, loaded_case: 3, flight_case: 1.5,
     record_case: 11, explain_case: 2, ulog_case: 10, observations_case: 5, manifest_case: 4, program_case: 0.4,
-    job_case: 2.6, frame_case: 8, mavlink_case: 6, process_case: 1.5,
+    job_case: 2.6, frame_case: 8, mavlink_case: 6, process_case: 1.5, reference_case: 4,
 }  # fmt: skip
 
 
 # Those that need no more than `make_small_stock`, and no process.
-QUICK = (options_case, setting_case, argument_case, ulog_case, observations_case, job_case, frame_case)
+QUICK = (options_case, setting_case, argument_case, ulog_case, observations_case, job_case, frame_case, reference_case)
 
 
 def make_case(rng: random.Random, stock: Path, folder: Path, kinds: Collection[Kind] = tuple(KINDS)) -> Case:

@@ -17,6 +17,7 @@ __all__ = [
     "UnknownNameError",
     "did_you_mean",
     "printable",
+    "suggest",
 ]
 
 # Unicode's categories of control, format, surrogate and unassigned characters.
@@ -58,11 +59,18 @@ class MissingExtraError(AwavoError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the nearest known name, or a list of all of them."""
     known = sorted(known)
-    near = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
+    return suggest(name, known) or f" Known: {', '.join(known)}."
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return `" Did you mean 'x'?"` for the nearest known name, or nothing."""
+    known = sorted(known)
+    begins = [k.lower() for k in known if len(name) > 2 and k.lower().startswith(name.lower())]
+    near = begins[:1] or difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
     if near:
         match = next(k for k in known if k.lower() == near[0])
         return f" Did you mean '{match}'?"
-    return f" Known: {', '.join(known)}."
+    return ""
 
 
 def printable(text: str) -> str:

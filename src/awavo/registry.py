@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 
 __all__ = [
-    "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "check_option", "import_named", "make_host_task",
-    "make_task",
-    "resolve",
+    "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "add_current_folder", "check_option",
+    "import_named", "import_own", "make_host_task", "make_task", "name_of", "resolve",
 ]  # fmt: skip
 
 
@@ -121,21 +122,68 @@ def resolve(name: str, table: dict[str, Registration], kind: str) -> Callable[..
     return getattr(importlib.import_module(module), attribute)
 
 
-def import_named(path: str, setting: str) -> Any:
-    """Import MODULE:NAME, the user's own code, given as the value of a setting."""
-    module, _, name = path.partition(":")
+def add_current_folder() -> str:
+    """Let modules of the current folder be imported, after all others: a file there replaces no installed package.
+
+    Done when a user's own code is first named, not before: nothing else must be found there.
+    """
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return folder
+
+
+def import_own(path: str, setting: str) -> Any:
+    """Import the module of MODULE:NAME, the user's own code, given as the value of a setting."""
+    module = path.partition(":")[0]
+    folder = add_current_folder()
     try:
         if module.startswith("."):
             raise ImportError("a module's full name does not begin with a dot")
-        return getattr(importlib.import_module(module), name)
+        return importlib.import_module(module)
     except Exception as error:  # the user's module may raise anything while it is imported
         raise InputError(
-            f"{setting}='{path}' cannot be imported ({error}): expected MODULE:NAME on the Python path."
+            f"{setting}='{path}' cannot be imported ({error}): expected MODULE:NAME, with MODULE.py in the current "
+            f"folder ({folder}) or installed."
         ) from error
 
 
+def import_named(path: str, setting: str) -> Any:
+    """Import MODULE:NAME, the user's own code, given as the value of a setting."""
+    module, name = import_own(path, setting), path.partition(":")[2]
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        where = getattr(module, "__file__", None) or module.__name__
+        if module.__name__ == "__main__":
+            raise InputError(
+                f"{setting}='{path}' was defined in the program that trained it: move it into a file of its own and "
+                f"name that, or pass it again in Python."
+            ) from None
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise InputError(
+            f"{setting}='{path}': expected MODULE:NAME, but {where} has no '{name}'.{did_you_mean(name, known)}"
+        ) from None
+
+
+def name_of(thing: Any, setting: str) -> str:
+    """MODULE:NAME of a class or function, under which a run's configuration remembers it."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "<no name>")
+    if getattr(sys.modules.get(str(module)), name, None) is not thing:
+        raise InputError(
+            f"{setting}={name} has no name that can be imported: define it at the top of a file, or give any name here "
+            f"and pass it to train(config, out, {'env' if setting == 'task' else setting}=...)."
+        )
+    return f"{module}:{name}"
+
+
 def make_task(name: str, **options: Any) -> Any:
-    """Build the functional environment `name`; unknown options get a suggestion."""
+    """Build the functional environment `name`; unknown options get a suggestion.
+
+    Args:
+        name: Name of a built-in task in JAX (`awavo list`).
+        **options: Options of the task: `cost_limits`, `horizon`, its physics.
+    """
     return _build(name, resolve(name, TASKS, "task"), options)
 
 

@@ -176,6 +176,10 @@ class Algorithm(NamedTuple, Generic[State, Info]):
     `start(num_envs) -> Memory` and `plan(key, state, obs, memory, greedy) -> (action, extras, Memory)`, where Memory
     is what it keeps of each environment from one step of an episode to the next, the environment being the first axis.
     Without a planner `explore(key, state, obs, memory)`, which returns the same, may replace `act` in training.
+
+    `cut_after(steps) -> [E]`, where there is one, is the age in steps at which a training episode of each environment
+    is cut short and another one begun, `steps` environment steps into the training. What is cut is truncated, not
+    terminated, and no episode in any table.
     """
 
     init: Callable[[Array], State]
@@ -188,6 +192,7 @@ class Algorithm(NamedTuple, Generic[State, Info]):
     actor: Callable[[State], ActorParts] | None = None
     critics: Critics[State] | None = None
     slices: Callable[[State, Array], Array] | None = None
+    cut_after: Callable[[Array], Array] | None = None
 
     def begin(self, num_envs: int) -> PyTree:
         """Memory at the start of an episode in each environment; `()` where nothing is kept."""

@@ -14,6 +14,7 @@ from awavo.algorithms.constraints import (
     empty_profile,
     estimate_costs,
     standard_error,
+    with_greedy_excess,
 )
 from awavo.types import Rollout
 
@@ -53,6 +54,33 @@ def test_the_estimate_is_the_mean_cost_of_an_episode(hazard):
     assert float(np.mean(finished)) == pytest.approx(expected, rel=0.1)
     many = [float(estimate_costs(play(s, 400, hazard, rate)[0], HORIZON)[0]) for s in range(12)]
     assert float(np.mean(many)) == pytest.approx(expected, rel=0.1)
+
+
+def test_episodes_cut_short_are_no_episodes():
+    """A cut episode cost less than a whole one: it must not shrink the error of the mean."""
+    rate = np.full(HORIZON, 0.5)
+    profile, finished = play(0, 400, 0.0, rate)
+    zero = np.zeros((5, ENVS), np.float32)
+    ages = np.broadcast_to(np.arange(1, 6)[:, None], (5, ENVS)).astype(np.int32)
+    last = np.zeros((5, ENVS), bool)
+    last[-1] = True
+    cut = Rollout(zero[..., None], zero, zero, zero, zero[..., None], last & False, last, zero[..., None], zero,
+                  zero[..., None], ages)  # fmt: skip
+    after = count_costs(profile, cut, HORIZON, ENVS)
+    assert len(finished) > 0
+    assert float(after.episodes) == float(profile.episodes) > 0
+    assert float(standard_error(after)[0]) == float(standard_error(profile)[0])
+
+
+def test_the_greedy_policy_raises_the_estimate_by_more_than_its_error_only():
+    rate = np.full(HORIZON, 0.5)
+    profile = play(1, 400, 0.0, rate)[0]
+    own, error = float(estimate_costs(profile, HORIZON)[0]), float(standard_error(profile)[0])
+    assert error > 0
+    raised = lambda noisy: float(with_greedy_excess(jnp.asarray([noisy]), profile, HORIZON)[0])  # noqa: E731
+    assert raised(own + 1) == pytest.approx(own + 1)
+    assert raised(own - error / 2) == pytest.approx(own - error / 2)
+    assert raised(own - 3 * error) == pytest.approx(own - error)
 
 
 def test_the_estimate_does_not_wait_for_an_episode_to_end():

@@ -20,7 +20,7 @@ def test_a_task_is_small_by_the_numbers_it_has():
 @pytest.mark.parametrize(
     ("spec", "config", "expected"),
     [
-        (SPEC, AwavoConfig(), (4, 32, 128, 128, (64, 64), 4)),
+        (SPEC, AwavoConfig(), (4, 32, 128, 128, (128, 128), 4)),
         (SPEC, AwavoConfig(planning="off"), (16, 32, 64, 128, (64, 64), 16)),
         (SPEC, OrpoDrConfig(), (16, 32, 64, 128, (64, 64), 16)),
         (LARGE, AwavoConfig(), (16, 8, 64, 256, (256, 256), 16)),

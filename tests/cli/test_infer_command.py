@@ -63,6 +63,7 @@ def test_the_folder_holds_posterior_summary_and_page(folder, capsys):
         (["lorenz96", "--data", "nowhere.npz"], "--data nowhere.npz: there is no such file"),
         (["lorenz96", "--states", "200", "--unobserved", "0.97"], "sites in a row"),
         (["lorenz96", "--states", str(10**12)], "--states 1e+12 is above 1e+07"),
+        (["lorenz96", "--states", "9" * 400], "--states (a huge number) is above 1e+07"),
         (["lorenz96", "--unobserved", "1e400"], "--unobserved 1e400 is not in [0, 1)"),
         (["lorenz96", "--unobserved", "1e1000000000"], "--unobserved 1e1000000000 is not in [0, 1)"),
         (["lorenz96", "--unobserved", "nan"], "--unobserved nan is not a share"),
@@ -199,3 +200,17 @@ def test_a_malformed_inference_gets_one_line(folder, tmp_path, capsys, file, con
     assert str(copied) in err
     assert len(err.splitlines()) == 1
     assert not (copied / "report.html").exists()
+
+
+def test_a_parquet_file_that_its_reader_panics_on_is_refused(tmp_path, monkeypatch, capsys):
+    """Polars answers some damaged files with a panic, which is no Exception."""
+    import polars
+
+    def panic(path):
+        raise polars.exceptions.PanicException("assertion failed")
+
+    monkeypatch.setattr(polars, "scan_parquet", panic)
+    (tmp_path / "own.parquet").write_bytes(b"PAR1")
+    assert main(["infer", "lorenz96", "--data", str(tmp_path / "own.parquet"), "--out", str(tmp_path / "out")]) == 2
+    assert "cannot be read as parquet (assertion failed)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

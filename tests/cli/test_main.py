@@ -33,8 +33,14 @@ BAD = {
     "task option value": (["train", "acrobot", "--task-option", "on_reach=stop"], "not one of"),
     "flag": (["train", "cartpole", "--sedes", "3"], "--sedes"),
     "flag type": (["train", "cartpole", "--seeds", "ten"], "--seeds"),
-    "no costs": (["train", "Pendulum-v1"], "cost"),
-    "cost function": (["train", "Pendulum-v1", "--cost-fn", "nowhere:f"], "MODULE:NAME"),
+    "limit text": (["train", "cartpole", "--limits", "30,ten"], "--limits ten is not a number: give 30 10 or 30,10"),
+    "no costs": (["train", "Pendulum-v1"], "--cost-fn MODULE:FUNCTION"),
+    "cost function": (["train", "Pendulum-v1", "--cost-fn", "nowhere:f"], "MODULE:NAME, with MODULE.py in the current"),
+    "function of a module": (["train", "Pendulum-v1", "--cost-fn", "math:sqr"], "Did you mean 'sqrt'"),
+    "module of an environment": (["train", "nowhere:Env-v0"], "task='nowhere:Env-v0' cannot be imported"),
+    "class of a module": (["train", "gymnasium:Enf"], "has no 'Enf' and registers no such id"),
+    "figure": (["reproduce", "fig"], "expected one of learning, flight"),
+    "a word too many": (["reproduce", "learning", "quick"], "did you mean --budget quick?"),
     "cost function on a task": (["train", "cartpole", "--cost-fn", "math:sin"], "own costs"),
     "run folder": (["evaluate", "nothing-here"], "run folder"),
     "device": (["train", "cartpole", "--device", "abacus"], "auto, cpu, gpu"),
@@ -153,15 +159,33 @@ print("loaded", code, *sorted(name for name in sys.modules if "." not in name or
     return int(exit_code), set(names)
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), ([], 0), (["nonsense"], 2), (["--version"], 0)])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["--help"], 0), ([], 0), (["help"], 0), (["nonsense"], 2), (["--version"], 0)]
+)
 def test_help_and_typos_import_neither_jax_nor_tyro(arguments, code):
     found, names = imported(*arguments)
     assert found == code
     assert not names & {*HEAVY, "tyro", "rich"}
 
 
-def test_help_of_a_command_imports_that_command_alone_and_no_jax():
-    found, names = imported("train", "--help")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "train cartpol", "train Pendulum-v9", "train cartpole --algo orpo", "train cartpole --preset papr",
+        "train cartpole --seeds 0", "train cartpole --option discont=1",
+        "train cartpole --limits 30,x", "evaluate nowhere", "certify nowhere",
+        "explain nowhere", "export nowhere", "reproduce fig", "infer lorenz",
+    ],
+)  # fmt: skip
+def test_typos_are_answered_without_loading_jax(arguments):
+    found, names = imported(*arguments.split())
+    assert found == 2
+    assert "jax" not in names
+
+
+@pytest.mark.parametrize("arguments", [("train", "--help"), ("help", "train")])
+def test_help_of_a_command_imports_that_command_alone_and_no_jax(arguments):
+    found, names = imported(*arguments)
     assert found == 0
     assert not names & set(HEAVY)
     files = {name.removeprefix("awavo.cli.") for name in names if name.startswith("awavo.cli.")}

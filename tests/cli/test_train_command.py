@@ -47,7 +47,7 @@ def test_a_busy_folder(run, tiny, tmp_path):
 
 def test_dry_run_writes_nothing(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, text, _ = run("train", "acrobot", "--dry-run", "--limits", "40", "60", "--preset", "paper")
+    code, text, _ = run("train", "acrobot", "--dry-run", "--limits", "40,60", "--preset", "paper")
     plan = json.loads(text)
     assert code == 0
     assert plan["cost_limits"] == [40.0, 60.0]

@@ -1,5 +1,6 @@
 """Exports: the files decide as the run does, and a changed file is refused."""
 
+import hashlib
 import json
 import shutil
 import sys
@@ -13,12 +14,14 @@ import awavo
 from awavo.algorithms.awavo import AwavoConfig
 from awavo.algorithms.awavo import awavo as make_awavo
 from awavo.cli.main import main
-from awavo.deploy.export import export_policy, load_export, write_files
+from awavo.deploy.export import export_policy, load_export, policy_file, write_files
 from awavo.deploy.onnx_actor import run_onnx
 from awavo.errors import InputError, MissingExtraError
 from awavo.networks import RunningStatistics
 from awavo.registry import ALGORITHMS, make_task, resolve
-from awavo.runs.export import export_run
+from awavo.results.certificate_record import read_record
+from awavo.results.store import seal_of
+from awavo.runs.export import _custody, export_run
 from awavo.runs.problem import settings_class
 from awavo.training.compilation import jit_once
 
@@ -88,7 +91,7 @@ def test_a_manifest_cannot_reach_outside(run, tmp_path):
     manifest = json.loads(path.read_text())
     manifest["files"]["../run.stablehlo"] = manifest["files"]["actor.stablehlo"]
     path.write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match="outside the folder"):
+    with pytest.raises(InputError, match="no plain file in the folder"):
         load_export(tmp_path / "out")
 
 
@@ -149,6 +152,14 @@ def test_a_malformed_manifest_is_refused(manifest, tmp_path):
         load_export(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "x" * 5000, "a\0b", "", ".", "..", "a/b", "\ud800"])
+def test_a_manifest_names_plain_files(name, tmp_path):
+    content = {"format": 1, "files": {name: {"sha256": "0" * 64}}}
+    (tmp_path / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="no plain file in the folder"):
+        load_export(tmp_path)
+
+
 def test_planner_of_awavo(tmp_path):
     settings = dict(
         num_envs=2, rollout_length=8, hidden=(8,), num_quantiles=4, replay_capacity=16, num_members=2,
@@ -157,7 +168,14 @@ def test_planner_of_awavo(tmp_path):
     spec = make_task("cartpole").spec
     algorithm = make_awavo(spec, AwavoConfig(**settings))
     state = jit_once(algorithm.init)(jax.random.key(0))
-    files, notes = export_policy(spec, algorithm, state, np.zeros((4, 4), np.float32), onnx=False)
+    files, notes = export_policy(spec, algorithm, state, np.zeros((4, 4), np.float32))
+    assert policy_file(algorithm) == "planner.stablehlo"
+    assert {name: note["is_policy"] for name, note in notes.items()} == {
+        "actor.stablehlo": False, "actor.onnx": False, "planner.stablehlo": True,
+    }  # fmt: skip
+    import onnx
+
+    assert onnx.load_from_string(files["actor.onnx"]).doc_string.startswith("NOT the policy")
     write_files(tmp_path / "out", files, notes, {})
     loaded = load_export(tmp_path / "out")
     memory = algorithm.begin(1)
@@ -166,6 +184,83 @@ def test_planner_of_awavo(tmp_path):
     wanted, _, plan = jax.jit(lambda k, o, m: algorithm.decide(k, state, o, m, True))(key, obs, memory)
     assert int(action[0]) == int(wanted[0])
     np.testing.assert_allclose(after, plan, atol=1e-5)
+    refused, kept = loaded.programs["planner"](jax.random.key_data(key), obs + np.nan, after)
+    assert int(refused[0]) == -1
+    np.testing.assert_array_equal(kept, after)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_observation_that_is_not_finite_gets_no_action(run, bad, tmp_path):
+    """An actor clips what it sees, and argmax takes the first of NaNs: both answered as if nothing were wrong."""
+    export_run(run, tmp_path / "out")
+    obs = np.zeros((2, 4), np.float32)
+    obs[1, 2] = bad
+    loaded = load_export(tmp_path / "out")
+    assert int(np.asarray(loaded.programs["actor"](obs[1:]))[0]) == -1
+    found = run_onnx((tmp_path / "out" / "actor.onnx").read_bytes(), obs)
+    assert found[1] == -1
+    assert found[0] == run.act(obs[0])
+
+
+def test_continuous_actions_are_nan_then(tmp_path):
+    spec = make_task("drone").spec
+    algorithm = resolve("crpo", ALGORITHMS, "algorithm")(spec, settings_class("crpo")(hidden=(16,)))
+    state = jit_once(algorithm.init)(jax.random.key(0))
+    files, notes = export_policy(spec, algorithm, state, np.zeros((4, 83), np.float32))
+    assert notes["actor.onnx"]["is_policy"] is True
+    obs = np.zeros((2, 83), np.float32)
+    obs[1, 5] = np.nan
+    found = run_onnx(files["actor.onnx"], obs)
+    assert np.isfinite(found[0]).all()
+    assert np.isnan(found[1]).all()
+    write_files(tmp_path / "out", files, notes, {})
+    assert np.isnan(np.asarray(load_export(tmp_path / "out").programs["actor"](obs[1:]))).all()
+
+
+def test_the_manifest_names_where_the_policy_comes_from(run, tmp_path):
+    manifest = json.loads(export_run(run, tmp_path / "out", onnx=False).read_text())
+    digest = hashlib.sha256(run.checkpoint_path.read_bytes()).hexdigest()
+    assert manifest["checkpoint"] == {"file": run.checkpoint_path.name, "sha256": digest}
+    assert manifest["policy"] == "actor.stablehlo"
+    assert manifest["files"]["actor.stablehlo"]["is_policy"] is True
+    assert manifest["certificate"] is None
+    assert manifest["certified_file"] is None
+
+
+def test_the_manifest_names_the_certificate_that_is_about_the_policy(certified, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    shutil.copytree(certified[0], folder)
+    path = folder / "certificates.json"
+
+    def custody():
+        return _custody(awavo.load(folder), 0)
+
+    found = custody()
+    record = read_record(folder)
+    verdict = {c["name"]: c["verdict"] for c in record["certificates"]}["safety.seed_0"]
+    assert found["certificate"] == {
+        "file": "certificates.json",
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "is_about_this_checkpoint": True,
+        "doubts": [],
+        "safety_of_this_seed": verdict,
+        "delivered_seed": record["delivered_seed"],
+    }
+    assert verdict == "supported"
+    assert found["certified_file"] == "actor.stablehlo"
+    # A record about another checkpoint, and one whose verdict was turned.
+    turned = [{**c, "verdict": "refuted"} if c["name"] == "safety.seed_0" else c for c in record["certificates"]]
+    for change, doubt in (
+        ({"bound": {**record["bound"], "checkpoint": "0" * 64}}, "they were made for another checkpoint"),
+        ({"certificates": turned}, None),
+    ):
+        changed = {**record, **change}
+        changed["seal"] = seal_of(changed)
+        monkeypatch.setattr("awavo.runs.export.read_record", lambda folder, changed=changed: changed)
+        found = custody()
+        assert found["certified_file"] is None
+        assert found["certificate"]["is_about_this_checkpoint"] is False
+        assert doubt is None or found["certificate"]["doubts"] == [doubt]
 
 
 def test_command(run, tmp_path, capsys):

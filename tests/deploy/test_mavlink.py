@@ -5,6 +5,7 @@ import queue
 import socket
 import sys
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -245,6 +246,67 @@ def test_a_vehicle_denies_numbers_that_no_vehicle_could_follow(vehicle):
     made.tick()
     assert len(made.arrivals) == before
     assert np.isfinite(np.asarray(made.body.position)).all()
+
+
+def test_a_vehicle_that_turns_feels_no_force_to_the_side(vehicle):
+    """Turned by the attitude at the end of a tick, a roll of 6 rad/s felt like 0.3 m/s^2 in still air."""
+    made = vehicle[0]
+    before, made.body = made.body, made.body._replace(velocity=made.body.velocity * 0)
+    after = made._fly(made.body, made.loop, np.array([9.81, 6.0, 0.0, 0.0], np.float32), made.wind)
+    sides = []
+    for _ in range(8):
+        last = made.body
+        made.body, made.loop = after
+        sides.append(np.abs(made._feel(last)[:2]).max() - np.abs(np.asarray(made.body.velocity)).max() * 0.3)
+        after = made._fly(made.body, made.loop, np.array([9.81, 6.0, 0.0, 0.0], np.float32), made.wind)
+    assert np.abs(np.asarray(made.body.rates))[0] > 3
+    assert max(sides) < 0.1
+    made.body = before
+
+
+def listening(feels=True):
+    """A link that has heard one report, without a radio."""
+    link = object.__new__(OffboardLink)
+    now = time.monotonic()
+    link._latest, link._felt, link._asked_at = {"place": (now, None)}, [[0.0, 0.0, -9.81]] if feels else [], -np.inf
+    link._felt_at = now if feels else -np.inf
+    link._lagged, link._thrusts = 9.0, [8.0, 9.0]
+    return link
+
+
+def test_what_was_given_waits_for_what_was_felt():
+    """A decision between two reports found a vehicle that stands still, or a leap: 8 N where there were 2."""
+    link = listening()
+    first = link.measured()
+    np.testing.assert_allclose(first.felt, [0, 0, 9.81])
+    assert first.thrust == 8.5
+    link._thrusts.append(12.0)
+    link._latest["place"] = (time.monotonic(), None)
+    assert link.measured() is None
+    link._thrusts.append(15.0)
+    link._felt = [[0.0, 0.0, -12.0]]
+    assert link.measured().thrust == 12.0
+
+
+def test_a_vehicle_without_accelerations_is_measured_by_its_reports():
+    link = listening(feels=False)
+    assert link.measured().felt is None
+    assert link.measured() is None
+    link._latest["place"] = (time.monotonic(), None)
+    assert link.measured().felt is None
+
+
+def test_a_vehicle_that_does_not_arm_is_told_in_one_line(monkeypatch):
+    class Refuses:
+        def arm(self):
+            raise RuntimeError("TIMEOUT")
+
+    link = listening()
+    link.config, link._action, link._offboard = LinkConfig(), Refuses(), types.SimpleNamespace(start=None)
+    monkeypatch.setattr(OffboardLink, "state", lambda self: "heard")
+    monkeypatch.setattr(OffboardLink, "_send", lambda self, action: None)
+    with pytest.raises(LinkError, match=r"does not arm \(TIMEOUT\): is it ready"):
+        link.start()
 
 
 @pytest.mark.bad_input

@@ -170,7 +170,8 @@ def test_the_page_works_in_a_browser(explained, tmp_path):
         "addEventListener('load', () => { const s = document.getElementById('instant'); s.value = 2;"
         "s.dispatchEvent(new Event('input')); const f = document.getElementById('removed'); f.selectedIndex = 1;"
         "f.dispatchEvent(new Event('change')); const u = document.getElementById('unit'); u.value = 'rad/s';"
-        "u.dispatchEvent(new Event('change'));"
+        "u.dispatchEvent(new Event('change')); const a = document.getElementById('again'); a.value = 'without wind';"
+        "a.dispatchEvent(new Event('change'));"
         "document.body.dataset.done = document.getElementById('shown').textContent; });"
     )
     free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
@@ -200,7 +201,18 @@ def test_the_page_works_in_a_browser(explained, tmp_path):
         )
         assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
         dom = done.stdout
-        for view in ("influence", "necessity", "force", "shares", "magnitude", "space", "motors", "fan"):
+        for view in (
+            "influence",
+            "error",
+            "tilt",
+            "necessity",
+            "force",
+            "shares",
+            "magnitude",
+            "space",
+            "motors",
+            "fan",
+        ):
             figure = re.search(rf'<figure[^>]*data-view="{view}".*?</figure>', dom, re.DOTALL)
             assert figure is not None
             assert "<svg" in figure[0], view
@@ -209,9 +221,14 @@ def test_the_page_works_in_a_browser(explained, tmp_path):
         assert dom.count('class="seed after"') == 12
         assert dom.count('class="series flown"') == 9
         assert "they sum to" in dom
+        assert dom.count('class="reference"') == 1
+        assert dom.count('<text class="mark"') >= 3
+        assert dom.count('class="compass"') == 1
         if name == "page.html":
             assert 'data-done="' in dom
             assert "dashed: without obstacles" in dom
+            assert dom.count('class="refly"') == 1
+            assert "error, flown again without wind" in dom
             assert re.search(r"wind \d\.\d\d \[\d\.\d\d, \d\.\d\d\] rad/s", dom)
     urls = [u for u in re.findall(r'"url":"([^"]+)"', log.read_text(errors="replace"))]
     away = [u for u in urls if not u.startswith(("file:", "data:", "chrome")) and "google" not in u and "gvt1" not in u]

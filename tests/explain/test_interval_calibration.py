@@ -13,6 +13,7 @@ from awavo.explain import flight_report
 from awavo.explain.calibration import NECESSITY, UNITS, calibration_for, load_calibrations
 from awavo.explain.flight_report import explain_log
 from awavo.explain.intervals import Band, MeasureScale, Stretch, calibrate, calibrated_band, stretch_band, with_value
+from awavo.explain.mismatch import log_doubt
 from awavo.explain.record import read_log
 from awavo.explain.summary import find_segments, not_judged, segment_text
 from awavo.results.explain_page import PageContent, write_explain_page
@@ -25,7 +26,8 @@ def asked(record):
     """Four decisions of the small planner, and the raw bands that its program gives."""
     log = read_log(record)
     program = flight_report.decision_program(log.config, FACTORS)
-    rows = [program(d.inputs, log.params) for d in log.decisions[::10]]
+    asked = zip(log.decisions[::10], log_doubt(log)[::10], strict=True)
+    rows = [program(d.inputs, log.params, doubt) for d, doubt in asked]
     return log, jax.tree.map(lambda *x: np.stack(x), *rows)
 
 

@@ -137,6 +137,27 @@ def rewritten(path, record, change, compression="zstd"):
     return path
 
 
+@pytest.mark.parametrize(
+    ("profile", "encoding", "kind"),
+    [("ros2", "cdr", "ROS 2"), ("", "cdr", "ROS 2"), ("", "protobuf", "protobuf")],
+)
+def test_a_recording_of_other_messages_is_named_as_what_it_is(tmp_path, profile, encoding, kind):
+    from mcap.writer import Writer
+
+    path = tmp_path / "bag.mcap"
+    with path.open("wb") as target:
+        writer = Writer(target)
+        writer.start(profile=profile, library="other")
+        schema = writer.register_schema(name="px4_msgs/msg/VehicleOdometry", encoding="ros2msg", data=b"uint64 t")
+        channel = writer.register_channel(topic="/fmu/out/odometry", message_encoding=encoding, schema_id=schema)
+        writer.add_message(channel, 1, b"\x00\x01\x00\x00" + bytes(8), 1)
+        writer.finish()
+    with pytest.raises(InputError) as caught:
+        read_log(path)
+    assert f"is a recording of {kind} messages (/fmu/out/odometry)" in str(caught.value)
+    assert "damaged" not in str(caught.value)
+
+
 def test_an_index_without_end_takes_no_memory(record, tmp_path):
     def change(topic, content):
         return {**content, "index": 10**15} if topic == "/decision" and content["index"] == 39 else content

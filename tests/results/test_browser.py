@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import replace
 from html import escape
 
+import numpy as np
 import pytest
 
 from awavo.results.report import write_report
@@ -65,7 +66,7 @@ def test_every_chart_is_drawn(opened):
         marks = re.findall(r'<path class="(?:series|dot[^"]*)"[^>]* d="M[^"]{10,}"', figure)
         assert len(marks) >= 2
         assert "NaN" not in figure
-    assert dom.count('class="lim"') == 6
+    assert dom.count('class="lim"') == 8
     assert "limit 30" in dom
 
 
@@ -84,21 +85,72 @@ def test_no_request_leaves_the_machine(opened):
     assert [url for url in page_requests if "google" not in url and "gvt1" not in url] == []
 
 
-def test_a_phone_needs_no_sideways_scrolling(tmp_path, write_run):
-    run = load_run(write_run(tmp_path / "run", seeds=3))
-    page = write_report([run], tmp_path / "report.html").read_text()
+def _overflow(tmp_path, page, width):
+    """Elements of a page that is so wide, in a frame, which stick out of it or can be scrolled sideways."""
     inner = escape(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page))
     measure = (
-        "const root = this.contentDocument.documentElement; root.scrollTop = 1;"
-        "document.body.dataset.widths = `${root.scrollWidth} ${root.clientWidth} ${this.clientWidth}`"
+        "const d = this.contentDocument, root = d.documentElement; root.scrollTop = 1;"
+        "d.querySelectorAll('details').forEach(e => e.open = true);"
+        "const boxes = [...d.querySelectorAll('.scroll, pre, section, nav')];"
+        "const wide = boxes.filter(e => e.scrollWidth > e.clientWidth + 1);"
+        "document.body.dataset.widths = `${root.scrollWidth} ${root.clientWidth} ${this.clientWidth}`;"
+        "document.body.dataset.wide = wide.map(e => e.closest('section')?.id + ' ' + e.className).join(', ')"
     )
-    frame = f'<body><iframe onload="{measure}" style="width:390px;height:800px;border:0" srcdoc="{inner}"></iframe>'
-    (tmp_path / "phone.html").write_text(frame)
-    done = _chromium(tmp_path, tmp_path / "phone.html", "--dump-dom")
-    found = re.search(r'data-widths="(\d+) (\d+) (\d+)"', done.stdout)
-    assert found is not None
-    content, visible, frame_width = map(int, found.groups())
-    assert content <= visible <= frame_width == 390
+    frame = f'<body><iframe onload="{measure}" style="width:{width}px;height:800px;border:0" srcdoc="{inner}"></iframe>'
+    (tmp_path / "frame.html").write_text(frame)
+    done = _chromium(tmp_path, tmp_path / "frame.html", "--dump-dom", "--window-size=1400,900")
+    widths = re.search(r'data-widths="(\d+) (\d+) (\d+)"', done.stdout)
+    content, visible, frame_width = map(int, widths.groups())
+    assert content <= visible <= frame_width == width
+    return re.search(r'data-wide="([^"]*)"', done.stdout)[1]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("kind", ["one", "three", "inference"])
+def test_no_page_and_no_table_needs_sideways_scrolling(tmp_path, write_run, width, kind):
+    if kind == "inference":
+        from awavo.results.trajectory_page import _page
+
+        page = _page([_inference(40), _inference(80)])
+    else:
+        names = ("posterior", "hard", "wide")[: 1 if kind == "one" else 3]
+        runs = [load_run(write_run(tmp_path / n, preset=n, rng=i, seeds=3)) for i, n in enumerate(names)]
+        page = write_report(runs, tmp_path / "report.html").read_text()
+    assert _overflow(tmp_path, page, width) == ""
+
+
+def _inference(states):
+    """Summary and arrays as `awavo infer` writes them."""
+    times, rng = np.linspace(0, 1, 9), np.random.default_rng(0)
+    mean = rng.normal(size=(9, states))
+    scores = {"rmse": 0.2, "rmse_first_quarter": 0.3, "lost": 0.01, "coverage90": 0.9, "crps": 0.1}
+    summary = {
+        "system": "lorenz96", "states": states, "seed": 1, "scores": scores, "largest_chi2": 1.1, "solve_s": 2.0,
+        "compile_s": 9.0, "command": f"awavo infer lorenz96 --states {states} --seed 1 --out runs/some/long/folder",
+        "commit": "0" * 40, "device": {"kind": "cpu"}, "versions": {"awavo": "0"},
+    }  # fmt: skip
+    hidden = np.arange(states) % 2 == 0
+    return summary, {"times": times, "mean": mean, "std": 0.1 + 0 * mean, "truth": mean + 0.1, "hidden": hidden}
+
+
+def test_the_page_of_an_inference_has_the_frame_of_the_others(tmp_path):
+    from awavo.results.trajectory_page import _page
+
+    (tmp_path / "page.html").write_text(_page([_inference(40)]))
+    done = _chromium(tmp_path, tmp_path / "page.html", "--dump-dom")
+    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+    for part in ('<header class="top">', "AWaVO inference", 'id="theme"', '<nav aria-label="Sections">', "Theme: auto"):
+        assert part in done.stdout
+    assert done.stdout.count("data:image/png;base64,") == 2
+
+
+def test_intervals_are_drawn_with_their_limit(opened):
+    _, dom, _, _ = opened
+    for name in ("interval-0-0", "interval-0-1", "interval-0-2"):
+        figure = re.search(rf'data-chart="{name}".*?</figure>', dom, re.DOTALL)[0]
+        assert figure.count("<circle") == 2
+        upright = re.search(r'<line class="lim" x1="([\d.]+)" x2="\1"', figure)
+        assert (upright is not None) == (name != "interval-0-0")
 
 
 def test_an_injected_script_does_not_run(tmp_path, write_run):

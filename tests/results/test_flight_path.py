@@ -1,6 +1,7 @@
 """The path of an episode in the report page, as a picture and as a video."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from awavo.cli.main import main
 from awavo.errors import InputError, RunFolderError
 from awavo.results.flight_path import draw_flight, read_flight
-from awavo.results.pictures import save_picture, save_video
+from awavo.results.pictures import film_path, save_picture
 from awavo.results.report import render_report
 from awavo.results.store import load_run
+from awavo.results.video import Totals, find_ffmpeg, save_video
 
 NASTY = "</svg><script>alert(1)</script>"
 
@@ -97,7 +99,9 @@ def test_a_bent_record_ends_with_one_error(run_folder, changes):
 def test_picture_and_video(tmp_path):
     short = record()
     short["path"] = {name: rows[::8] for name, rows in short["path"].items()}
-    picture, video = save_picture(short, tmp_path / "a.png"), save_video(short, tmp_path / "a.gif")
+    totals = Totals.of([-0.5] * 10, [[0.1]] * 10, ["clearance"], [2.0])
+    video = save_video(film_path(short), totals, tmp_path / "a.gif", title="short", step_s=0.02)
+    picture = save_picture(short, tmp_path / "a.png")
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     from PIL import Image
 
@@ -106,10 +110,14 @@ def test_picture_and_video(tmp_path):
         assert image.n_frames == 10
 
 
-def test_mp4_needs_ffmpeg(tmp_path, monkeypatch):
+def test_mp4_needs_ffmpeg(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(InputError, match="ffmpeg"):
-        save_video(record(), tmp_path / "a.mp4")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(InputError, match=r"pip install 'awavo\[render\]', or use --video gif"):
+        find_ffmpeg()
+    assert main(["render", "drone", "--video", "mp4", "--out", str(tmp_path / "x")]) == 2
+    assert "ffmpeg" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
 
 
 def test_command(tmp_path, capsys):
@@ -121,7 +129,7 @@ def test_command(tmp_path, capsys):
     assert len(read_flight(out / "flight.json")["spheres"]) == 8
     for wrong in (["--policy", "track"], ["--video", "avi"], ["--steps", "0"]):
         assert main(["render", "drone", "--out", str(tmp_path / "x"), *wrong]) == 2
-    assert main(["render", "cartpole", "--out", str(tmp_path / "x")]) == 2
+    assert main(["render", "no-such-task", "--out", str(tmp_path / "x")]) == 2
     assert main(["render", str(tmp_path / "nothing")]) == 2
     assert not (tmp_path / "x").exists()
 

@@ -53,7 +53,7 @@ def test_one_run(run_folder):
     assert "awavo evaluate runs/good" in page
     assert run.meta["commit"] in page
     for value in run.evaluation["greedy"]["return"]["per_seed"]:
-        assert f'<td class="edge">{value:.1f}</td>' in page
+        assert re.search(rf'<td class="edge" data-label="greedy: return">{value:.1f}</td>', page)
 
 
 def test_tags_are_balanced_and_ids_unique(run_folder, tmp_path, write_run):
@@ -110,6 +110,18 @@ def test_verdicts_of_partly_and_not_feasible_runs(tmp_path, write_run):
     page = render_report([run], rule=LimitRule(require="80%"))
     assert '<div class="verdict part">' in page
     assert "at least 80% of the seeds" in page
+
+
+def test_a_run_that_was_not_evaluated_or_not_trained_to_its_end_is_not_green(tmp_path, write_run):
+    run = load_run(write_run(tmp_path / "r"))
+    assert '<div class="verdict ok">' in render_report([run])
+    page = render_report([load_run(write_run(tmp_path / "unevaluated", evaluated=False))])
+    assert '<div class="verdict ok">' not in page
+    assert "Not evaluated: these are figures of training" in page
+    run.meta["config"]["steps"] = 2 * run.env_steps
+    page = render_report([run])
+    assert '<div class="verdict ok">' not in page
+    assert f"Training stopped at 20,000 of {2 * run.env_steps:,} steps." in page
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,6 @@ def test_host_episodes_start_from_the_seeds_that_the_module_names(walker_job, mo
     """Stored certificates of host runs are rechecked on the same episodes: another seeding would refute them all."""
     starts = []
     episodes = Episodes(np.zeros(EPISODES), np.zeros((EPISODES, 1)), np.zeros(EPISODES))
-    monkeypatch.setattr("awavo.runs.evaluate.evaluate_host", lambda *args: starts.append(args[-1]) or episodes)
+    monkeypatch.setattr("awavo.runs.evaluate.evaluate_host", lambda *args: starts.append(args[4]) or episodes)
     load(walker_job[0]).evaluate(EPISODES, seed=100)
     assert starts == [107, 109, 106, 108]  # seed + 2 s + greedy, of seeds 3 and 4: greedy, then stochastic

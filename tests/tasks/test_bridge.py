@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from awavo.errors import BrokenEnvironmentError, InputError
-from awavo.tasks.bridge import bridge_env
+from awavo.tasks.bridge import BridgeBackend, Worker, bridge_env
 from awavo.tasks.bridge_worker import decode_frame, encode_frame
+from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
 
 # A stand-in with Safety-Gymnasium's interface: it needs no gymnasium, returns six values and prints to stdout.
@@ -439,6 +440,14 @@ MALFORMED = {
         "actions",
     ),
     "bounds": (encode_frame({**OFFER, "action": {"kind": "box", "low": [0], "high": []}}, FIRST), "bounds of actions"),
+    "bounds the wrong way": (
+        encode_frame({**OFFER, "action": {"kind": "box", "low": [2.0], "high": [1.0]}}, FIRST),
+        "a lower one is above",
+    ),
+    "no bounds": (
+        encode_frame({**OFFER, "action": {"kind": "box", "low": [float("nan")], "high": [1.0]}}, FIRST),
+        "a lower one is above",
+    ),
     "horizon": (encode_frame({**OFFER, "horizon": -3}, FIRST), "a time limit"),
     "costs": (encode_frame({**OFFER, "costs": 3}, FIRST), "costs that are none"),
     "no step": (encode_frame(OFFER), "no first step"),
@@ -450,6 +459,28 @@ def test_malformed_answers_are_refused(case, tmp_path):
     answer, message = MALFORMED[case]
     with pytest.raises(BrokenEnvironmentError, match=message):
         bridge_env("Env", python=fake(tmp_path, answer), cost_limits=(1,), timeout=30.0)
+
+
+@pytest.mark.parametrize("reward", [10**39, 10**400, float("nan"), -1e39, True, "1", None])
+def test_a_reward_is_a_number_of_a_size_that_can_be_learnt_from(reward):
+    class Answering(Worker):
+        def __init__(self):
+            pass
+
+        def send(self, *_, **__):
+            pass
+
+        def receive(self):
+            obs = np.zeros(2, np.float32)
+            ends = {"terminated": False, "truncated": False}
+            return {"reward": reward, "costs": {"cost": 0.0}, **ends}, {"obs": obs, "final_obs": obs}
+
+        def refuse(self, what):
+            return BrokenEnvironmentError(what)
+
+    backend = BridgeBackend([Answering()], CostSource(("cost",), ("cost",)), 2)
+    with pytest.raises(BrokenEnvironmentError, match="the reward"):
+        backend.step(np.zeros((1, 1), np.float32))
 
 
 def test_an_offer_without_a_time_limit_is_refused(tmp_path):

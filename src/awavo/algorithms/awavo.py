@@ -212,4 +212,5 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
             lambda state: orpo.critics.return_bounds(state.orpo),
         ),
         slices=head_slices if adaptive else None,
+        cut_after=orpo.cut_after,
     )

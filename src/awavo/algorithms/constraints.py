@@ -5,8 +5,9 @@ steps that end an episode. J_i is the sum of the rates over the ages an episode 
 
 .. math::  J_i = \sum_k E[\text{steps in bin } k] \; \text{rate}_{ik}.
 
-It moves with every rollout, and does not swing where environments run in step and costs come at one age. A mean over
-finished episodes waits a whole episode for news: with 1,000-step episodes in 32 environments, 32,000 steps.
+It moves with every rollout, needs no episode to be whole, and does not swing where environments run in step and costs
+come at one age. A mean over finished episodes waits a whole episode for news: with 1,000-step episodes in 32
+environments, 32,000 steps.
 
 **Weights.** The aim is :math:`c_i = (1 - margin) b_i - \sigma_i / 2`: in reserve is also half the standard error
 :math:`\sigma_i` of the mean cost of the episodes remembered, at most half of the limit. With the error
@@ -38,6 +39,7 @@ __all__ = [
     "empty_profile",
     "estimate_costs",
     "standard_error",
+    "with_greedy_excess",
 ]
 
 # Age bins, at most, and how many generations of episodes the estimate remembers.
@@ -69,7 +71,7 @@ def empty_profile(num_costs: int, horizon: int) -> CostProfile:
     return CostProfile(jnp.zeros((bins, num_costs)), jnp.zeros(bins), jnp.zeros(bins), jnp.zeros(()), none, none)
 
 
-def count_costs(profile: CostProfile, rollout: Rollout, horizon: int, generation: int) -> CostProfile:
+def count_costs(profile: CostProfile, rollout: Rollout, horizon: int, generation: float) -> CostProfile:
     """Add a rollout; a bin forgets only as it is visited. A generation is so many episodes."""
     bins = profile.steps.shape[0]
     age = jnp.clip((rollout.episode_length - 1) * bins // horizon, 0, bins - 1)
@@ -77,7 +79,8 @@ def count_costs(profile: CostProfile, rollout: Rollout, horizon: int, generation
     steps, ends = here.sum((0, 1)), jnp.einsum("tek,te->k", here, rollout.terminated.astype(jnp.float32))
     cost = jnp.einsum("tek,tec->kc", here, rollout.costs)
     stay = jnp.clip(1.0 - steps / (MEMORY * generation * horizon / bins), 0.0, 1.0)
-    done = rollout.done.astype(jnp.float32)
+    # An episode that was cut short says nothing of the cost of a whole one.
+    done = (rollout.terminated | (rollout.done & (rollout.episode_length >= horizon))).astype(jnp.float32)
     kept = jnp.clip(1.0 - done.sum() / (MEMORY * generation), 0.0, 1.0)
     return CostProfile(
         cost=stay[:, None] * profile.cost + cost,
@@ -108,6 +111,11 @@ def standard_error(profile: CostProfile) -> Float[Array, " C"]:
     count = jnp.maximum(profile.episodes, 1.0)
     variance = jnp.maximum(profile.square / count - (profile.total / count) ** 2, 0.0)
     return jnp.sqrt(variance / count)
+
+
+def with_greedy_excess(estimate: Float[Array, " C"], greedy: CostProfile, horizon: int) -> Float[Array, " C"]:
+    """J_i, raised to what the greedy policy alone is seen to cost, less the standard error of that."""
+    return jnp.maximum(estimate, estimate_costs(greedy, horizon) - standard_error(greedy))
 
 
 def cost_error(

@@ -23,8 +23,7 @@ paper's listing, each measured in docs/orpo_dr.md:
   does not depend on the scale of the likelihoods, which one extreme reward can change by a factor;
 * with `num_critics` > 1 the most pessimistic of several critics gives targets and likelihoods: on the walker one critic
   promised far more than was earned (docs/orpo_dr.md);
-* continuous actions explore with noise that lasts, longer in some environments than in others: at any one step it is
-  the policy's own, over several steps it carries a body farther than trembling does;
+* with continuous actions environments explore differently, and one in four decides greedily (`exploration`);
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 """
 
@@ -49,8 +48,10 @@ from awavo.algorithms.constraints import (
     empty_profile,
     estimate_costs,
     standard_error,
+    with_greedy_excess,
 )
-from awavo.algorithms.sizes import generation, resolve_sizes
+from awavo.algorithms.exploration import GREEDY_EVERY, cut_ages, greedy_environments, lasting_noise, start_noise
+from awavo.algorithms.sizes import generation, is_planned, resolve_sizes
 from awavo.algorithms.units import Units, cost_shares, initial_units, measure_units, rescale
 from awavo.config import setting
 from awavo.inference.operators import Operator, make_operator
@@ -85,8 +86,6 @@ ENTROPY_RATE, ENTROPY_RANGE, ENTROPY_FIRST = 0.1, (1e-3, 1e3), 0.1
 ENTROPY_SHARE, ENTROPY_PER_DIM = 0.25, -1.0
 # Rows that the return ranges are measured on, steps over which they follow, smallest range of the reward in its unit.
 RANGE_ROWS, RANGE_STEPS, REWARD_FLOOR = 1024, 6400.0, 0.1
-# Environments explore with noise of different memory: the i-th keeps a share 1 - 2^-(i mod NOISE_LEVELS) of it a step.
-NOISE_LEVELS = 5
 # Safety margin of the return bounds, as a share of the range of one step's signals.
 BOUND_MARGIN = 0.05
 
@@ -110,6 +109,7 @@ class OrpoDrState(NamedTuple):
     bounds: SignalBounds
     ranges: ReturnRange
     profile: CostProfile
+    greedy_profile: CostProfile
     integral: Float[Array, " C"]
     entropy_weight: Float[Array, ""]
     num_reward_updates: Int[Array, ""]
@@ -145,6 +145,7 @@ class OrpoDrParts(NamedTuple):
     learn: Callable[[Array, OrpoDrState, Rollout, Imagine | None], tuple[OrpoDrState, OrpoDrInfo]]
     start: Callable[[int], Array] | None
     explore: Callable[[Array, OrpoDrState, Array, Array], tuple[Array, tuple[()], Array]] | None
+    cut_after: Callable[[Array], Array] | None
     policy: Callable[[OrpoDrState, Array], ActionDistribution]
     actor: Callable[[OrpoDrState], ActorParts]
     critics: Critics[OrpoDrState]
@@ -159,6 +160,7 @@ def orpo_dr(
     return Algorithm(
         parts.init, parts.act, lambda key, state, rollout: parts.learn(key, state, rollout, None),
         start=parts.start, explore=parts.explore, policy=parts.policy, actor=parts.actor, critics=parts.critics,
+        cut_after=parts.cut_after,
     )  # fmt: skip
 
 
@@ -172,6 +174,10 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     shares = cost_shares(spec, config.discount)
     target = entropy_target(spec)
     rows, episodes = config.num_envs * config.rollout_length, generation(spec, config)
+    # Discrete actions are drawn anew at every step, planned ones by the planner.
+    dim = 0 if isinstance(spec.action_space, Discrete) else spec.action_space.dim
+    explores = dim > 0 and not is_planned(spec, config)
+    has_greedy = explores and config.num_envs >= GREEDY_EVERY
 
     def init(key: Array) -> OrpoDrState:
         learner = networks.init(key)
@@ -183,6 +189,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             initial_units(spec, config.num_envs),
             initial_bounds(signals),
             ReturnRange(jnp.zeros(signals), jnp.zeros(signals)),
+            empty_profile(spec.num_costs, spec.horizon),
             empty_profile(spec.num_costs, spec.horizon),
             jnp.zeros(spec.num_costs),
             jnp.asarray(ENTROPY_FIRST, jnp.float32),
@@ -196,14 +203,13 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         return state.learner.actor(obs).sample(key), ()
 
     def explore(key: Array, state: OrpoDrState, obs: Array, memory: Array) -> tuple[Array, tuple[()], Array]:
-        """Actions of the policy, each by itself as if drawn anew, whose noise lasts for longer than a step."""
-        fresh = jax.random.normal(key, memory[:, 1:].shape)
-        begun, noise = memory[:, :1], memory[:, 1:]
-        kept = 1.0 - 2.0 ** -(jnp.arange(obs.shape[0]) % NOISE_LEVELS)[:, None]
-        noise = jnp.where(begun > 0, kept * noise + jnp.sqrt(1.0 - kept**2) * fresh, fresh)
-        dist = state.learner.actor(normalize(state.obs_stats, obs))
+        """Actions of the policy with each environment's own noise, and greedy ones."""
+        noise, memory = lasting_noise(key, memory)
+        seen = normalize(state.obs_stats, obs)
+        dist = state.learner.actor(seen)
         assert isinstance(dist, SquashedGaussian)
-        return dist.at(noise), (), jnp.concatenate([jnp.ones_like(begun), noise], -1)
+        greedy = greedy_environments(obs.shape[0])[:, None]
+        return jnp.where(greedy, state.learner.average_actor(seen).mode(), dist.at(noise)), (), memory
 
     def learn(
         key: Array, state: OrpoDrState, rollout: Rollout, imagine: Imagine | None
@@ -276,11 +282,20 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             units=units,
             bounds=widen_bounds(state.bounds, signals),
             profile=count_costs(state.profile, rollout, spec.horizon, episodes),
+            greedy_profile=count_greedy(state.greedy_profile, rollout),
         )
+
+    def count_greedy(profile: CostProfile, rollout: Rollout) -> CostProfile:
+        if not has_greedy:
+            return profile
+        alone = jax.tree.map(lambda x: x[:, GREEDY_EVERY - 1 :: GREEDY_EVERY], rollout)
+        return count_costs(profile, alone, spec.horizon, episodes / GREEDY_EVERY)
 
     def constraint_errors(state: OrpoDrState) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
         """J_i, and how far it is above its aim as a share of the limit."""
         estimate = estimate_costs(state.profile, spec.horizon)
+        if has_greedy:
+            estimate = with_greedy_excess(estimate, state.greedy_profile, spec.horizon)
         if config.rectify == "hard":
             return estimate, estimate - (1.0 - config.margin) * limits - config.tolerance
         return estimate, cost_error(estimate, standard_error(state.profile), limits, config.margin, episodes)
@@ -330,11 +345,13 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         signal_bounds=lambda state: (state.bounds.low, state.bounds.high),
         return_bounds=lambda state: return_bounds(state.bounds, config.discount, BOUND_MARGIN),
     )
-    # Discrete actions are drawn anew at every step.
-    space = spec.action_space
-    lasting = None if isinstance(space, Discrete) else (lambda num_envs: jnp.zeros((num_envs, 1 + space.dim)), explore)
-    start, explores = lasting or (None, None)
-    return OrpoDrParts(init, act, learn, start, explores, policy, actor, critics, log_optimality)
+    return OrpoDrParts(
+        init, act, learn,
+        start=(lambda num_envs: start_noise(num_envs, dim)) if explores else None,
+        explore=explore if explores else None,
+        cut_after=(lambda steps: cut_ages(steps, config.num_envs, spec.horizon)) if has_greedy else None,
+        policy=policy, actor=actor, critics=critics, log_optimality=log_optimality,
+    )  # fmt: skip
 
 
 def entropy_target(spec: EnvSpec) -> float:

@@ -4,7 +4,7 @@
                       small and planned                 small, the policy alone            larger
 ====================  ================================  =================================  ============================
 environments, steps   4, 32 of each between updates     16, 32 of each                     16, 8 of each
-hidden layers         2 of 64                           2 of 64                            2 of 256
+hidden layers         2 of 128                          2 of 64                            2 of 256
 gradient steps        one for each environment step,    one for eight steps, at most 64    one for two steps, at most 64
                       at most 128
 batch                 128                               128                                256
@@ -28,7 +28,7 @@ from typing import TypeVar
 from awavo.algorithms.actor_critic import ActorCriticConfig
 from awavo.types import Discrete, EnvSpec
 
-__all__ = ["generation", "is_small", "resolve_sizes"]
+__all__ = ["generation", "is_planned", "is_small", "resolve_sizes"]
 
 # Numbers in an observation and an action up to which a task is small; rows of a rollout from which the batch grows.
 SMALL, ROWS = 12, 1024
@@ -44,16 +44,17 @@ def is_small(spec: EnvSpec) -> bool:
 
 def generation(spec: EnvSpec, config: ActorCriticConfig) -> int:
     """Episodes after which a constraint's weight has had its say: what is planned is learnt in fewer of them."""
-    return max(config.num_envs, 4 if _planned(spec, config) else 16)
+    return max(config.num_envs, 4 if is_planned(spec, config) else 16)
 
 
-def _planned(spec: EnvSpec, config: ActorCriticConfig) -> bool:
+def is_planned(spec: EnvSpec, config: ActorCriticConfig) -> bool:
+    """Whether decisions come from a plan."""
     return is_small(spec) and getattr(config, "planning", "off") != "off"
 
 
 def resolve_sizes(spec: EnvSpec, config: Config) -> Config:
     """The configuration with every size that was left to the rule."""
-    small, planned = is_small(spec), _planned(spec, config)
+    small, planned = is_small(spec), is_planned(spec, config)
     num_envs = config.num_envs or (4 if planned else 16)
     length = config.rollout_length or max((512 if small and not planned else 128) // num_envs, 8)
     rows = num_envs * length
@@ -65,7 +66,7 @@ def resolve_sizes(spec: EnvSpec, config: Config) -> Config:
         "replay_capacity": -(-config.replay_capacity // rows) * rows,  # whole rollouts
         "num_updates": config.num_updates or max(1, steps),
         "batch_size": config.batch_size or growth * (128 if small else 256),
-        "hidden": config.hidden or ((64, 64) if small else (256, 256)),
+        "hidden": config.hidden or ((128, 128) if planned else (64, 64) if small else (256, 256)),
         "warmup_steps": config.warmup_steps or max(min(4 * spec.horizon, 4_000), rows),
     }
     if getattr(config, "planning", None) == "auto":

@@ -22,8 +22,14 @@ __all__ = ["Engine", "Settings", "System", "compile_engine", "make_data", "make_
 class System(NamedTuple):
     """A local system: `flow(x, theta)` maps states `[..., *shape]` from one time of observation to the next.
 
-    `coarse` may be a cheaper version for the Jacobian; `reach` is how many sites before and after it a site is felt
-    along each axis (measured when None). The prior of the first state is N(prior_mean, prior_std^2) in every site.
+    Args:
+        shape: Sites along each axis of the lattice.
+        flow: The dynamics, `flow(x, theta)`.
+        theta: Parameters of the dynamics.
+        prior_mean: Mean of the first state in every site.
+        prior_std: Its standard deviation.
+        coarse: A cheaper version of the flow, for the Jacobian.
+        reach: How many sites before and after it a site is felt along each axis (measured when None).
     """
 
     shape: tuple[int, ...]
@@ -36,7 +42,21 @@ class System(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How to infer. `memory_mb` bounds the arrays of the patches solved at once."""
+    """How to infer.
+
+    Args:
+        model_noise: Standard deviation of the error of the dynamics in one step.
+        anneal: Model noises of the first stages, from loose to tight.
+        polish: Stages at the end, with the noise of the model itself.
+        core: Sites of a patch that it decides.
+        margin: Sites around them that it solves with them.
+        num_draws: Draws from the posterior, for its intervals.
+        infer_theta: Infer the parameters of the dynamics too.
+        search: How regions left in a wrong mode are searched.
+        memory_mb: Bound on the arrays of the patches solved at once.
+        dtype: "float32" or "float64".
+        seed: Seed of the search and of the draws.
+    """
 
     model_noise: float = 0.01
     anneal: tuple[float, ...] = (2.0, 1.0, 0.5, 0.3, 0.3, 0.2, 0.2, 0.1, 0.1, 0.06)

@@ -48,5 +48,6 @@ def _read_parquet(path: Path) -> np.ndarray:
                 f"--data {path} holds {rows} x {columns} numbers, at most {MAX_BYTES // 8:,} are read: split the file."
             )
         return table.collect().cast(polars.Float64).to_numpy()
-    except (OSError, polars.exceptions.PolarsError) as error:
-        raise InputError(f"--data {path} cannot be read as parquet ({str(error).splitlines()[0]}).") from error
+    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"--data {path} cannot be read as parquet ({first[:200]}).") from error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +10,9 @@ from typing import Annotated, Any
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from awavo.checks import LARGEST_SEED, check_range
-from awavo.cli.common import MOST_EPISODES, Device, Json, Trust, print_json, print_notes
+from awavo.cli.common import MOST_EPISODES, Device, Json, Trust, check_run_folder, print_json, print_notes
 from awavo.errors import InputError
+from awavo.runs.progress import doing
 
 __all__ = ["Certify"]
 
@@ -44,11 +44,14 @@ class Certify:
     def run(self) -> int:
         """Certify; exit code 1 when no policy is certified safe, something is refuted, or a recheck differs."""
         self._check()
+        if self.target != "operator":
+            if self.name is not None:
+                raise InputError(f"'{self.name}' was not expected: give one RUN, or `operator NAME`.")
+            check_run_folder(self.target)
         self.device.apply()
         if self.target == "operator":
-            return self._prove_operator()
-        if self.name is not None:
-            raise InputError(f"'{self.name}' was not expected: give one RUN, or `operator NAME`.")
+            with doing("proving"):
+                return self._prove_operator()
         from awavo.results.certificate_record import favourable
         from awavo.runs import api
         from awavo.training.compilation import enable_cache
@@ -56,12 +59,11 @@ class Certify:
         enable_cache()
         run = api.load(self.target, trust=self.trust)
         print_notes(run.notes)
-        say = None if self.json else _say_lines()
         if self.recheck:
-            return self._show_recheck(run.path, run.recheck(say))
+            return self._show_recheck(run.path, run.recheck())
         result = run.certify(
             episodes=self.episodes, delta=self.delta, anytime=self.anytime, max_violation=self.max_violation,
-            seed=self.seed, on_progress=say,
+            seed=self.seed,
         )  # fmt: skip
         page = run.report()
         if self.json:
@@ -143,11 +145,3 @@ def _show_certificates(result: Mapping[str, Any], run: str, page: Path) -> None:
 def _counts(about: str, counts: Mapping[str, int]) -> str:
     found = ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number)
     return f"claims about {about}: {found or 'none'}."
-
-
-def _say_lines() -> Callable[[str], None]:
-    """Lines on stderr with the time they were reached at."""
-    from rich.console import Console
-
-    console, began = Console(stderr=True), time.monotonic()
-    return lambda line: console.print(f"{time.monotonic() - began:6.0f} s  {line}", style="dim", highlight=False)

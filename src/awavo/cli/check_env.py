@@ -7,8 +7,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from awavo.checks import check_range, check_size
-from awavo.cli.common import Json, Pairs, print_json, read_pairs
+from awavo.checks import check_range
+from awavo.cli.common import Json, LimitList, Pairs, print_json, read_limits, read_pairs
+from awavo.runs.progress import doing
 
 __all__ = ["CheckEnv"]
 
@@ -17,9 +18,9 @@ __all__ = ["CheckEnv"]
 class CheckEnv:
     """Options of `awavo check-env`."""
 
-    env: Annotated[Positional[str], arg(metavar="ID", help="task name or Gymnasium id")]
+    env: Annotated[Positional[str], arg(metavar="ID", help="task name, Gymnasium id, or MODULE:CLASS of your own")]
     cost_fn: Annotated[str | None, arg(help="MODULE:FUNCTION with the costs")] = None
-    limits: Annotated[tuple[float, ...], arg(help="cost limits, one per cost")] = ()
+    limits: Annotated[LimitList, arg(help="cost limits, one per cost")] = ()
     steps: Annotated[int, arg(help="random steps to take")] = 1000
     task_option: Annotated[Pairs, arg(help="option of the environment; repeatable")] = ()
     json: Json = False
@@ -31,10 +32,10 @@ class CheckEnv:
         from awavo.tasks.check_env import check_env
 
         options = read_pairs(self.task_option, "--task-option")
-        limits = tuple(check_size("--limits", limit) for limit in self.limits) or None
-        findings = check_env(
-            self.env, cost_fn=import_function(self.cost_fn), cost_limits=limits, steps=self.steps, env_options=options
-        )
+        limits = read_limits(self.limits)
+        cost_fn = import_function(self.cost_fn)
+        with doing(f"checking {self.env}"):
+            findings = check_env(self.env, cost_fn=cost_fn, cost_limits=limits, steps=self.steps, env_options=options)
         failed = any(f.level == "error" for f in findings)
         if self.json:
             print_json({"env": self.env, "ok": not failed, "findings": [f._asdict() for f in findings]})

@@ -7,23 +7,31 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import UseAppendAction, arg
 
+from awavo.checks import check_size
 from awavo.config import parse_value
 from awavo.errors import AwavoError, ConfigError, printable
 
 if TYPE_CHECKING:
     from awavo.results.limits import LimitRule
 
-__all__ = ["MOST_EPISODES", "Device", "Json", "Limits", "Pairs", "Trust", "print_json", "print_notes", "read_pairs"]
+__all__ = [
+    "MOST_EPISODES", "Device", "Json", "LimitList", "Limits", "Pairs", "Trust", "check_run_folder", "print_json",
+    "print_notes", "read_limits", "read_pairs",
+]  # fmt: skip
 
 MOST_EPISODES = 1_000_000
 """Episodes of a seed that one command plays at most."""
 
 Json = Annotated[bool, arg(help="print one JSON line instead of text")]
-Trust = Annotated[bool, arg(help="let the run's configuration name code: a cost function, an operator, a module")]
+Trust = Annotated[
+    bool, arg(help="let the run's configuration name code that you did not run before: an environment, a cost function")
+]
+LimitList = Annotated[tuple[str, ...], arg(metavar="LIMIT")]
 Pairs = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")]
 
 
@@ -77,6 +85,29 @@ def read_pairs(pairs: Sequence[str | Sequence[str]], flag: str) -> dict[str, obj
             raise ConfigError(f"{flag} '{pair}' is not of the form NAME=VALUE.")
         values[name.replace("-", "_")] = parse_value(text)
     return values
+
+
+def read_limits(words: Sequence[str]) -> tuple[float, ...] | None:
+    """Read cost limits, with blanks or commas between them; None where there are none."""
+    limits = []
+    for text in (part for word in words for part in word.split(",") if part):
+        try:
+            limits.append(check_size("--limits", float(text)))
+        except ValueError as error:
+            told = (
+                str(error)
+                if isinstance(error, AwavoError)
+                else f"--limits {text} is not a number: give 30 10 or 30,10."
+            )
+            raise ConfigError(told) from None
+    return tuple(limits) or None
+
+
+def check_run_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse what is no run folder before anything slow is imported."""
+    from awavo.results.store import read_config
+
+    read_config(Path(path))
 
 
 def print_json(values: Mapping[str, object]) -> None:

@@ -21,7 +21,7 @@ class Demo:
     """Options of `awavo demo`."""
 
     out: Annotated[Path, arg(help="run folder")] = Path("runs/demo")
-    steps: Annotated[int, arg(help="environment steps of each seed")] = 200_000
+    steps: Annotated[int, arg(help="environment steps of each seed")] = 120_000
     seeds: Annotated[int, arg(help="number of seeds")] = 4
     device: OmitArgPrefixes[Device] = field(default_factory=Device)
     json: Json = False
@@ -31,12 +31,13 @@ class Demo:
         self.device.apply()
         began = time.perf_counter()
         with stop_flag():  # before jax is imported, as in `awavo train`
-            from awavo.cli.show import show_evaluation, show_progress
+            from awavo.cli.show import show_evaluation
             from awavo.runs import api
             from awavo.runs.explain import explain_run_folder
+            from awavo.runs.progress import follow
 
             config = api.configure("cartpole", "orpo-dr", steps=self.steps, seeds=self.seeds)
-            last = show_progress(api.train_iter(config, self.out), quiet=self.json)
+            last = follow(api.train_iter(config, self.out), quiet=self.json)
         if last.phase != "finished":
             print("stopped; saved. The same command resumes from there.", file=sys.stderr)
             return 130

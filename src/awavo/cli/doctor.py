@@ -6,6 +6,7 @@ import shutil
 from dataclasses import asdict, dataclass
 
 from awavo.cli.common import Json, print_json
+from awavo.runs.progress import doing
 
 __all__ = ["Doctor", "HealthCheck", "examine", "float32_rows_are_right"]
 
@@ -18,7 +19,8 @@ class Doctor:
 
     def run(self) -> int:
         """Print what was looked at; exit code 1 if something needed is broken."""
-        found = examine()
+        with doing("checking this machine"):
+            found = examine()
         healthy = all(check.ok for check in found)
         if self.json:
             print_json({"healthy": healthy, "findings": [asdict(check) for check in found]})

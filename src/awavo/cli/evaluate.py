@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from awavo.checks import LARGEST_SEED, check_range
-from awavo.cli.common import MOST_EPISODES, Device, Json, Limits, Trust, print_json, print_notes
+from awavo.cli.common import MOST_EPISODES, Device, Json, Limits, Trust, check_run_folder, print_json, print_notes
 
 __all__ = ["Evaluate"]
 
@@ -33,6 +33,7 @@ class Evaluate:
         rule = self.limits.rule()
         check_range("--episodes", self.episodes, 1, MOST_EPISODES)
         check_range("--seed", self.seed, 0, LARGEST_SEED)
+        check_run_folder(self.run_folder)
         self.device.apply()
         from awavo.cli.show import show_evaluation
         from awavo.runs import api

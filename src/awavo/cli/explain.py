@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 from awavo.checks import check_range
 from awavo.cli.common import Device, Json, Trust, print_json
 from awavo.errors import InputError
+from awavo.runs.progress import doing
+
+if TYPE_CHECKING:
+    from awavo.runs.explain import Explanation
 
 __all__ = ["Explain"]
 
@@ -40,35 +44,43 @@ class Explain:
     def run(self) -> int:
         """Write explanation.json, .csv and .html, print the ranking; exit code 1 where a record does not replay."""
         check_range("--episodes", self.episodes, 1, 10_000)
-        Device(device="cpu").apply()
-        from awavo.runs.explain import explain_run_folder
-        from awavo.runs.explain_flight import explain_record, explain_ulog, fly_and_explain
-        from awavo.tasks.quadrotor.flight import FLIGHT_TASKS
-
-        path = Path(self.target)
-        if self.target in FLIGHT_TASKS:
-            found = fly_and_explain(
-                self.target, self.out, seed=self.seed, steps=self.steps, factors=self.factor, every=self.every,
-                threshold=self.threshold,
-            )  # fmt: skip
-        elif path.is_dir():
-            from awavo.runs import api
-            from awavo.training.compilation import enable_cache
-
-            enable_cache()
-            found = explain_run_folder(api.load(path, trust=self.trust), self.out, episodes=self.episodes)
-        elif path.suffix == ".mcap":
-            found = explain_record(path, self.out, factors=self.factor, every=self.every, threshold=self.threshold)
-        elif path.suffix == ".ulg":
-            found = explain_ulog(path, self.out, mass=self.mass)
-        elif path.exists():
-            raise InputError(f"'{self.target}' is neither .mcap nor .ulg nor a run folder.")
-        else:
+        if not Path(self.target).exists() and not self.target.startswith("FT"):
             raise InputError(
                 f"'{self.target}': there is no such file or folder; expected FLIGHT.mcap, FLIGHT.ulg, a RUN or FT3."
             )
+        Device(device="cpu").apply()
+        with doing("explaining"):
+            found = self._explain()
         if self.json:
             print_json(found.summary)
         else:
             print("\n".join(found.lines))
         return 0 if found.replays else 1
+
+    def _explain(self) -> Explanation:
+        from awavo.runs.explain import explain_run_folder
+        from awavo.runs.explain_flight import explain_record, fly_and_explain
+        from awavo.runs.explain_ulog import explain_ulog
+        from awavo.tasks.quadrotor.flight import FLIGHT_TASKS
+
+        path = Path(self.target)
+        if self.target in FLIGHT_TASKS:
+            return fly_and_explain(
+                self.target, self.out, seed=self.seed, steps=self.steps, factors=self.factor, every=self.every,
+                threshold=self.threshold,
+            )  # fmt: skip
+        if path.is_dir():
+            from awavo.runs import api
+            from awavo.training.compilation import enable_cache
+
+            enable_cache()
+            return explain_run_folder(api.load(path, trust=self.trust), self.out, episodes=self.episodes)
+        if path.suffix == ".mcap":
+            return explain_record(path, self.out, factors=self.factor, every=self.every, threshold=self.threshold)
+        if path.suffix == ".ulg":
+            return explain_ulog(path, self.out, mass=self.mass)
+        if path.exists():
+            raise InputError(f"'{self.target}' is neither .mcap nor .ulg nor a run folder.")
+        raise InputError(
+            f"'{self.target}': there is no such file or folder; expected FLIGHT.mcap, FLIGHT.ulg, a RUN or FT3."
+        )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from awavo.cli.common import Device, Json, Trust, print_json
+from awavo.cli.common import Device, Json, Trust, check_run_folder, print_json
 
 __all__ = ["Export"]
 
@@ -26,6 +26,7 @@ class Export:
 
     def run(self) -> int:
         """Write the files and their manifest, and print them."""
+        check_run_folder(self.run_folder)
         Device(device="cpu").apply()
         from awavo.results.store import read_json
         from awavo.runs import api

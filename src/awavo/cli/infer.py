@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,7 +89,7 @@ class Infer:
         require_writable(out)
         made = infer_trajectories(
             system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",
-            times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP, on_stage=_bar(self.json),
+            times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP,
         )  # fmt: skip
         summary = made.summary | {"run": str(out), "report": str(out / "report.html")}
         misfits = int((made.posterior.chi2 > search.threshold * 1.2).sum())
@@ -112,7 +111,8 @@ class Infer:
             raise InputError(f"--memory-mb {self.memory_mb:g} must be above 0.")
         check_range("--memory-mb", self.memory_mb, 0.0, 1e9)
         if self.states > MOST_STATES:
-            raise InputError(f"--states {self.states:.3g} is above {MOST_STATES:g}: a larger ring does not fit.")
+            shown = f"{self.states:.3g}" if self.states < 10**18 else "(a huge number)"
+            raise InputError(f"--states {shown} is above {MOST_STATES:g}: a larger ring does not fit.")
         check_range("--seed", self.seed, 0, LARGEST_SEED)
         check_range("--draws", self.draws, 0, 10_000)
         check_range("--rounds", self.rounds, 0, 10_000)
@@ -135,28 +135,6 @@ def _read_share(text: str) -> float:
     if not 0 <= value < 1:
         raise InputError(f"--unobserved {text} is not in [0, 1).")
     return value
-
-
-def _bar(quiet: bool) -> Callable[[int, int, str], None] | None:
-    """What shows a stage `(stage, total, text)`: a bar, lines where stderr is no terminal, or nothing."""
-    if quiet:
-        return None
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return lambda stage, total, text: console.print(f"{stage:>3}/{total} {text}", highlight=False)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console)
-    task = bar.add_task("compiling", total=None)
-    bar.start()
-
-    def show(stage: int, total: int, text: str) -> None:
-        bar.update(task, completed=stage, total=total, description=text)
-        if stage >= total:
-            bar.stop()
-
-    return show
 
 
 def _show(summary: dict[str, Any], misfits: int) -> None:

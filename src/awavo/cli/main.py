@@ -15,9 +15,10 @@ import re
 import sys
 import tempfile
 import traceback
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 from awavo.errors import AwavoError, did_you_mean, printable
+from awavo.runs.progress import hide, showing
 
 __all__ = ["Command", "entry", "main"]
 
@@ -37,6 +38,7 @@ COMMANDS = {
         "explain:Explain",
         "Say why a controller decided so: a flight record, a PX4 log, a run, or a flight task flown now.",
     ),
+    "fly": ("fly:Fly", "Fly a reference or a flight task over MAVLink with the planner, and record every decision."),
     "infer": ("infer:Infer", "Infer the states of a system from part of them: lorenz96, from 50 sites to a million."),
     "compare": ("compare:Compare", "Compare runs: IQM with 95% stratified bootstrap, feasibility beside return."),
     "reproduce": (
@@ -48,7 +50,11 @@ COMMANDS = {
         "export:Export",
         "Write a run's policy as StableHLO and ONNX, with a manifest, for machines that do not train.",
     ),
-    "render": ("render:Render", "Fly or walk one episode and write its path, a picture and a video."),
+    "render": (
+        "render:Render",
+        "Play one episode of a run: a picture, and a video with the costs counting up.",
+    ),
+    "watch": ("watch:Watch", "Show a live page of a training while it runs: curves, limits, speed, the latest video."),
     "list": ("list_names:ListNames", "List tasks and algorithms."),
     "check-env": ("check_env:CheckEnv", "Check an environment and say what is wrong and how to mend it."),
     "doctor": ("doctor:Doctor", "Show versions, device, folders, and whether what is needed works."),
@@ -70,9 +76,11 @@ class Command(Protocol):
 def _parse(arguments: list[str]) -> Command:
     """Read the command and its options; help and typos import neither tyro nor jax."""
     name = arguments[0] if arguments else ""
+    if name == "help" and len(arguments) > 1:
+        return _parse([arguments[1], "--help"])
     if name in COMMANDS:
         return _parse_options(name, arguments[1:])
-    if name and not name.startswith("-"):
+    if name and name != "help" and not name.startswith("-"):
         raise AwavoError(f"no command is named '{name}'.{did_you_mean(name, COMMANDS)}")
     if name == "--version":
         from awavo import __version__
@@ -83,7 +91,7 @@ def _parse(arguments: list[str]) -> Command:
     print("awavo: constrained reinforcement learning that shows its evidence\n")
     print("usage: awavo COMMAND [OPTIONS]      (awavo COMMAND --help for its options)\n")
     print("\n".join(lines))
-    raise SystemExit(0 if name in ("", "-h", "--help") else 2)
+    raise SystemExit(0 if name in ("", "help", "-h", "--help") else 2)
 
 
 def _parse_options(name: str, options: list[str]) -> Command:
@@ -103,12 +111,25 @@ def _parse_options(name: str, options: list[str]) -> Command:
     # What is left of the box without its frame, its colours, its title and the hint at the help.
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip("│╭╮╰╯─ ") for line in complaint.getvalue().splitlines()]
     text = " ".join(line for line in lines if line and not line.startswith("For full helptext"))
+    text = re.sub(r"-{5,}", "", text).strip()  # the frame where stderr has no better characters
     text = re.sub(r"^Parsing error ─*|^Unrecognized options ─*|^Required options ─*", "", text).strip()
     text = text.removesuffix(f"awavo {name} --help").strip()
     missing = re.search(r"Missing value for argument '([\w-]+)'", text)
     if missing:
         text = _missing_argument(name, missing[1], options)
+    extra = re.fullmatch(r"Unrecognized options: ([^-\s]\S*)", text)
+    if extra:
+        text = f"'{extra[1]}' is one word too many{_option_for(command, extra[1])}"
     raise AwavoError(f"{text or 'the options cannot be read'} (see `awavo {name} --help`).")
+
+
+def _option_for(command: type[Any], word: str) -> str:
+    """`: did you mean --budget quick?` where the help of an option names the word as a value."""
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        texts = [getattr(about, "help", None) or "" for about in getattr(hint, "__metadata__", ())]
+        if any(re.search(rf"\b{re.escape(word)}\b", text) for text in texts):
+            return f": did you mean --{name.replace('_', '-')} {word}?"
+    return ": options begin with --"
 
 
 def _missing_argument(command: str, name: str, options: list[str]) -> str:
@@ -120,18 +141,14 @@ def _missing_argument(command: str, name: str, options: list[str]) -> str:
     return f"{name.upper()} is an argument, not an option: awavo {command} {value}"
 
 
-class _Shown:
-    """A stream that spells control characters out; of escape sequences, colours and weights alone pass."""
-
-    COLOUR = re.compile(r"(\x1b\[(?:[0-4]|[39][0-7]|38;5;\d{1,3}|;)*m)")
+class _Aside:
+    """A stream that has the progress bar step aside before it writes."""
 
     def __init__(self, stream: Any):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        if not text.isprintable():
-            parts = self.COLOUR.split(text)
-            text = "".join(part if i % 2 else printable(part) for i, part in enumerate(parts))
+        hide()
         return self._stream.write(text)
 
     def flush(self) -> None:
@@ -139,6 +156,18 @@ class _Shown:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+class _Shown(_Aside):
+    """That, and control characters are spelled out; of escape sequences, colours and weights alone pass."""
+
+    COLOUR = re.compile(r"(\x1b\[(?:[0-4]|[39][0-7]|38;5;\d{1,3}|;)*m)")
+
+    def write(self, text: str) -> int:
+        if not text.isprintable():
+            parts = self.COLOUR.split(text)
+            text = "".join(part if i % 2 else printable(part) for i, part in enumerate(parts))
+        return super().write(text)
 
 
 def _fail(message: str, code: int, as_json: bool) -> int:
@@ -186,7 +215,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str], as_json: bool) -> int:
     try:
-        code = _parse(arguments).run()
+        command = _parse(arguments)
+        # A program that reads JSON may keep what stderr says: only a person at a terminal is shown how far it is.
+        with showing(quiet=as_json and not sys.stderr.isatty()), contextlib.redirect_stderr(_Aside(sys.stderr)):
+            code = command.run()
     except AwavoError as error:
         code = _fail(str(error), 2, as_json)
     except BrokenPipeError:  # the reader left; Python must not fail again when it flushes at the end

@@ -11,6 +11,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from awavo.cli.common import Json, Limits, print_json, print_notes
 from awavo.errors import InputError
 from awavo.files import require_writable
+from awavo.runs.progress import doing
 
 __all__ = ["Report"]
 
@@ -31,7 +32,8 @@ class Report:
             raise InputError("no run folder was given: expected at least one RUN.")
         out = self.out or self.run_folders[0] / "report.html"
         require_writable(out.parent)
-        written = [out, *self._write(out)]
+        with doing("writing the page"):
+            written = [out, *self._write(out)]
         if self.json:
             print_json({"written": [str(path) for path in written], "bytes": out.stat().st_size})
         else:

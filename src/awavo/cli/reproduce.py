@@ -10,6 +10,8 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from awavo.cli.common import Device, Json, Limits, print_json
+from awavo.errors import UnknownNameError, suggest
+from awavo.runs.progress import doing
 
 __all__ = ["Reproduce"]
 
@@ -33,22 +35,30 @@ class Reproduce:
 
     def run(self) -> int:
         """Run what is missing, write data, pictures, paragraphs and the page; exit code 1 where nothing is there."""
+        from awavo.paper.figures import FIGURES
+
+        if self.figure not in (*FIGURES, "all"):
+            raise UnknownNameError(
+                f"no figure is named '{self.figure}': expected one of {', '.join(FIGURES)}, or all of them."
+                f"{suggest(self.figure, FIGURES)}"
+            )
         self.device.apply()
         from awavo.paper.reproduce import reproduce
 
         out = self.out or Path("runs") / f"reproduce-{self.budget}"
-        written = reproduce(
-            self.figure,
-            out,
-            budget=self.budget,
-            seeds=self.seeds,
-            engine=self.engine,
-            collect=self.collect,
-            rule=self.limits.rule(),
-            say=_silent if self.json else _say,
-            # Lines inside a job are for somebody who watches.
-            say_more=_say if sys.stdout.isatty() and not self.json else _silent,
-        )
+        with doing("reproducing"):
+            written = reproduce(
+                self.figure,
+                out,
+                budget=self.budget,
+                seeds=self.seeds,
+                engine=self.engine,
+                collect=self.collect,
+                rule=self.limits.rule(),
+                say=_silent if self.json else _say,
+                # Lines inside a job are for somebody who watches.
+                say_more=_say if sys.stdout.isatty() and not self.json else _silent,
+            )
         if self.json:
             print_json({"out": str(out), "budget": self.budget, "written": written})
         return 0 if written else 1

@@ -13,9 +13,10 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.cli.common import Device, Json, Pairs, print_json, read_pairs
-from awavo.config import TrainConfig
+from awavo.cli.common import Device, Json, LimitList, Pairs, print_json, read_limits, read_pairs
+from awavo.config import TrainConfig, check_config
 from awavo.errors import ConfigError
+from awavo.files import require_writable
 from awavo.interruption import stop_flag
 
 __all__ = ["Train"]
@@ -26,15 +27,18 @@ class Train:
     """Options of `awavo train`."""
 
     task: Annotated[
-        Positional[str], arg(metavar="TASK", help="a task (see `awavo list`), a Gymnasium id, or bridge:ID")
+        Positional[str],
+        arg(metavar="TASK", help="a task (see `awavo list`), a Gymnasium id, MODULE:CLASS of your own, or bridge:ID"),
     ]
     out: Annotated[Path | None, arg(help="run folder (default runs/TASK-ALGO)")] = None
     algo: Annotated[str, arg(help="algorithm (see `awavo list`)")] = "orpo-dr"
     preset: Annotated[str, arg(help="set of defaults: default or paper")] = "default"
-    steps: Annotated[str, arg(help="environment steps of each seed, e.g. 200000 or 2e5")] = "200000"
-    seeds: Annotated[int, arg(help="number of seeds")] = 10
+    steps: Annotated[
+        str | None, arg(help="environment steps of each seed, e.g. 200000 or 2e5 (default: the algorithm's, see docs)")
+    ] = None
+    seeds: Annotated[int | None, arg(help="number of seeds (default: 10; 2 where planning meets a CPU)")] = None
     seed: Annotated[int, arg(help="number of the first seed")] = 0
-    limits: Annotated[tuple[float, ...], arg(help="cost limits, one per cost (default: the task's)")] = ()
+    limits: Annotated[LimitList, arg(help="cost limits, one per cost (default: the task's)")] = ()
     sum_limit: Annotated[float | None, arg(help="one limit on the sum of all costs")] = None
     cost_fn: Annotated[str | None, arg(help="MODULE:FUNCTION with the costs of a Gymnasium environment")] = None
     option: Annotated[Pairs, arg(help="setting of the algorithm; repeatable")] = ()
@@ -52,19 +56,34 @@ class Train:
             return self._train(stopping)
 
     def _train(self, stopping: Callable[[], bool]) -> int:
-        self.device.apply()
-        from awavo.cli.show import show_progress
-        from awavo.runs import api
-        from awavo.runs.problem import resolve_config
+        from awavo.runs.problem import check_names, check_option_names, resolve_config
 
-        config = resolve_config(self._config())
+        check_names(self.task, self.algo, self.preset)
+        config = self._config()  # refuses what can be refused before jax is loaded
+        check_option_names(self.algo, config.algo_options)
+        out = self.out or Path("runs") / f"{self.task.replace('/', '-').replace(':', '-')}-{self.algo}"
+        require_writable(out)
+        self.device.apply()
+        import jax
+
+        from awavo.runs import api
+        from awavo.runs.budget import default_budget, guess_time
+        from awavo.runs.progress import follow
+
+        usual = default_budget(self.algo, jax.default_backend())
+        config = dataclasses.replace(
+            config,
+            steps=usual.steps if self.steps is None else config.steps,
+            seeds=usual.seeds if self.seeds is None else config.seeds,
+        )
+        config = resolve_config(config)
         if self.dry_run:
             return _dry_run(config)
         if stopping():
             raise KeyboardInterrupt
-        out = self.out or Path("runs") / f"{self.task.replace('/', '-').replace(':', '-')}-{self.algo}"
         began = time.perf_counter()
-        last = show_progress(api.train_iter(config, out, checkpoint_seconds=self.checkpoint_seconds), quiet=self.json)
+        updates = api.train_iter(config, out, checkpoint_seconds=self.checkpoint_seconds)
+        last = follow(updates, expected=guess_time(config, jax.default_backend()), quiet=self.json)
         wall = time.perf_counter() - began
         finished = last.phase == "finished"
         if self.json:
@@ -82,12 +101,15 @@ class Train:
         return 0 if finished else 130
 
     def _config(self) -> TrainConfig:
-        return TrainConfig(
-            task=self.task, algo=self.algo, steps=_read_steps(self.steps), seeds=self.seeds, seed=self.seed,
-            preset=self.preset, task_options=read_pairs(self.task_option, "--task-option"),
-            algo_options=read_pairs(self.option, "--option"), cost_limits=self.limits or None,
+        config = TrainConfig(
+            task=self.task, algo=self.algo, seed=self.seed, preset=self.preset,
+            steps=TrainConfig.steps if self.steps is None else _read_steps(self.steps),
+            seeds=TrainConfig.seeds if self.seeds is None else self.seeds,
+            task_options=read_pairs(self.task_option, "--task-option"),
+            algo_options=read_pairs(self.option, "--option"), cost_limits=read_limits(self.limits),
             cost_sum_limit=self.sum_limit, cost_fn=self.cost_fn, seed_axis=self.seed_axis,
         )  # fmt: skip
+        return check_config(config)
 
 
 def _read_steps(text: str) -> int:

@@ -1,6 +1,8 @@
 """Writing a policy as files that need no training code: StableHLO, ONNX, and a manifest that binds them.
 
-The manifest states what goes in and out, the limits the policy was trained for, and a SHA-256 of every file. Loading
+The manifest states what goes in and out, the limits the policy was trained for, the checkpoint and the certificates it
+comes from, which file is the policy that was certified, and a SHA-256 of every file. An observation that is not finite
+gets no action: NaN, or -1 where actions are numbered, and a planner's memory stays as it was. Loading
 checks the sums first, then that no program calls code outside of itself. The sums say that nothing was changed by
 accident, not who wrote it: a program computes what its author wanted.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +28,10 @@ from awavo.errors import InputError
 from awavo.files import write_bytes
 from awavo.types import Algorithm, Box, EnvSpec
 
-__all__ = ["Exported", "export_policy", "load_export", "spec_contract", "write_files"]
+__all__ = ["Exported", "export_policy", "load_export", "policy_file", "spec_contract", "write_files"]
 
 FORMAT = 1
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 PROBES = 256
 
 
@@ -60,6 +64,17 @@ def _serialise(function: Callable[..., PyTree], *shapes: jax.ShapeDtypeStruct) -
     return bytes(jax.export.export(jax.jit(function), platforms=("cpu", "cuda"))(*shapes).serialize())
 
 
+def _flagged(action: Array, obs: Float[Array, "1 d"]) -> Array:
+    """The action, or NaN (-1 where actions are numbered) for an observation that is not finite."""
+    none = jnp.nan if jnp.issubdtype(action.dtype, jnp.floating) else -1
+    return jnp.where(jnp.all(jnp.isfinite(obs)), action, jnp.asarray(none, action.dtype))
+
+
+def policy_file(algorithm: Algorithm) -> str:
+    """The file that decides as the trained run does, and as it was certified."""
+    return "actor.stablehlo" if algorithm.plan is None else "planner.stablehlo"
+
+
 def export_policy(
     spec: EnvSpec, algorithm: Algorithm, state: PyTree, probes: Float[np.ndarray, "n d"], *, onnx: bool = True
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -74,10 +89,11 @@ def export_policy(
     shape = jax.ShapeDtypeStruct((1, spec.obs_dim), jnp.float32)
     act = jax.jit(lambda obs: algorithm.act(jax.random.key(0), state, obs, True)[0])
     if parts is not None or algorithm.plan is None:
-        files["actor.stablehlo"] = _serialise(act, shape)
-        notes["actor.stablehlo"] = {"inputs": ["obs [1, d] float32"], "outputs": ["action"]}
+        files["actor.stablehlo"] = _serialise(lambda obs: _flagged(act(obs), obs), shape)
+        notes["actor.stablehlo"] = {"inputs": ["obs [1, d] float32"], "outputs": ["action"], **_role(algorithm, True)}
     if parts is not None and onnx:
-        model = actor_onnx(parts)
+        role = _role(algorithm, True)
+        model = actor_onnx(parts, role["about"])
         wanted, found = np.asarray(act(jnp.asarray(probes, jnp.float32))), run_onnx(model, probes)
         gap = float(np.abs(wanted - found).max())
         if gap > (1e-4 if isinstance(spec.action_space, Box) else 0):
@@ -86,6 +102,7 @@ def export_policy(
         notes["actor.onnx"] = {
             "inputs": ["obs [B, d] float32"],
             "outputs": ["action"],
+            **role,
             "largest_difference": gap,
             "probes": len(probes),
         }
@@ -97,16 +114,35 @@ def export_policy(
         def plan(key_data: Array, obs: Array, *leaves: Array) -> tuple[Array, ...]:
             key = jax.random.wrap_key_data(key_data)
             action, _, after = algorithm.decide(key, state, obs, jax.tree.unflatten(tree, leaves), True)
-            return action, *jax.tree.leaves(after)
+            # What a refused observation would have left behind is forgotten with it.
+            finite = jnp.all(jnp.isfinite(obs))
+            kept = [
+                jnp.where(finite, jnp.asarray(new), old)
+                for new, old in zip(jax.tree.leaves(after), leaves, strict=True)
+            ]
+            return _flagged(action, obs), *kept
 
         shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
         files["planner.stablehlo"] = _serialise(plan, jax.ShapeDtypeStruct((2,), jnp.uint32), shape, *shapes)
         notes["planner.stablehlo"] = {
             "inputs": ["key data [2] uint32", "obs [1, d] float32", *(f"memory {list(s.shape)}" for s in shapes)],
             "outputs": ["action", *(f"memory {list(s.shape)}" for s in shapes)],
+            **_role(algorithm, False),
             "memory_at_start": [np.asarray(x).tolist() for x in leaves] if sum(x.size for x in leaves) < 4096 else None,
         }
     return files, notes
+
+
+def _role(algorithm: Algorithm, actor: bool) -> dict[str, Any]:
+    """Whether a file is the policy, in a word and in a sentence."""
+    is_policy = not actor or algorithm.plan is None
+    about = (
+        "the policy: it decides as the trained run does"
+        if is_policy
+        else "NOT the policy: the actor alone, whose actions differ from those of the planner that was trained, "
+        "evaluated and certified (planner.stablehlo)"
+    )
+    return {"is_policy": is_policy, "about": about}
 
 
 def write_files(
@@ -151,9 +187,9 @@ def load_export(path: str | os.PathLike[str]) -> Exported:
 
 def _checked_content(folder: Path, name: str, wanted: str) -> bytes:
     """The bytes of a file that the manifest lists, if they have its sum."""
+    if not PLAIN_NAME.fullmatch(name) or (folder / name).is_symlink():
+        raise InputError(f"'{folder}/manifest.json' names '{name[:100]}', which is no plain file in the folder.")
     path = folder / name
-    if Path(name).name != name or path.is_symlink():
-        raise InputError(f"'{folder}/manifest.json' names '{name}', which lies outside the folder.")
     if path.is_file() and path.stat().st_size > MAX_BYTES:
         raise InputError(f"'{path}' has {path.stat().st_size:,} bytes, at most {MAX_BYTES:,} are read.")
     content = path.read_bytes() if path.is_file() else b""

@@ -19,14 +19,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from awavo.deploy.frames import flip_attitude, flip_vector, normalised_thrust
 from awavo.deploy.radio import Radio, read_address, read_url
 from awavo.errors import AwavoError, InputError, MissingExtraError
+from awavo.tasks.quadrotor.frames import flip_attitude, flip_vector, normalised_thrust
 
-__all__ = ["LinkConfig", "LinkError", "OffboardLink", "VehicleState"]
+__all__ = ["LinkConfig", "LinkError", "Measured", "OffboardLink", "VehicleState"]
 
 
-LARGEST = {"connect_s": 600.0, "stale_s": 10.0, "hold_s": 10.0, "mass": 1e3, "thrust_max": 1e5}  # thrust in N a rotor
+LARGEST = {  # thrust in N a rotor
+    "connect_s": 600.0, "stale_s": 10.0, "hold_s": 10.0, "mass": 1e3, "thrust_max": 1e5, "motor_s": 1.0,
+}  # fmt: skip
+GRAVITY = 9.81
+MOST_SAMPLES = 500  # kept for one who does not ask
+FELT_LOST_S = 1.0  # without accelerations for so long, the vehicle counts as one that sends none
 CATCH_UP_S = 0.1  # ticks missed by less than this are sent late, older ones never
 
 
@@ -44,8 +49,18 @@ class VehicleState(NamedTuple):
     age_s: float
 
 
+class Measured(NamedTuple):
+    """Means since it was asked last: specific force (our body frame, None without an accelerometer), thrust per mass.
+
+    The thrust is the one sent, behind the rotors' lag.
+    """
+
+    felt: Float[np.ndarray, " 3"] | None
+    thrust: float
+
+
 class LinkConfig(NamedTuple):
-    """Where the vehicle is, what it weighs, how fast to send, and when to give up.
+    """Where the vehicle is, what it weighs, how its rotors lag, how fast to send, and when to give up.
 
     Only frames of `system_id` that come from `peer` (HOST:PORT) count. Without a peer it is the address of a `udpout`
     url; on `udpin`, where the url says only where to listen, it is the first sender with that system's number.
@@ -56,6 +71,7 @@ class LinkConfig(NamedTuple):
     peer: str | None = None
     mass: float = 1.2
     thrust_max: float = 12.4
+    motor_s: float = 0.04
     rate_hz: float = 100.0
     connect_s: float = 10.0
     stale_s: float = 0.5
@@ -70,7 +86,7 @@ def _check(config: LinkConfig) -> None:
     """Refuse settings with which the link could not fly, or would never give up."""
     if not 2 < config.rate_hz <= 500:
         raise InputError(f"rate_hz={config.rate_hz} must lie in (2, 500]: PX4 leaves offboard mode below 2 Hz.")
-    for name in ("connect_s", "stale_s", "hold_s", "mass", "thrust_max"):
+    for name in LARGEST:
         if not 0 < getattr(config, name) <= LARGEST[name]:  # False for NaN too
             raise InputError(f"{name}={getattr(config, name)} must lie in (0, {LARGEST[name]:g}].")
     if not 1 <= config.system_id <= 255:
@@ -112,6 +128,10 @@ class OffboardLink:
         self._telemetry.subscribe_attitude_quaternion(self._keep("attitude"))
         self._telemetry.subscribe_attitude_angular_velocity_body(self._keep("rates"))
         self._telemetry.subscribe_position_velocity_ned(self._keep("place"))
+        self._telemetry.subscribe_imu(self._hear_imu)
+        self._felt: list[list[float]] = []
+        self._felt_at, self._asked_at = -math.inf, -math.inf
+        self._lagged, self._thrusts = GRAVITY, [GRAVITY]
         self._plan: list[np.ndarray] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -151,6 +171,26 @@ class OffboardLink:
 
         return keep
 
+    def _hear_imu(self, imu: Any, *_: Any) -> None:
+        a = imu.acceleration_frd
+        self._felt = [*self._felt[-MOST_SAMPLES:], [a.forward_m_s2, a.right_m_s2, a.down_m_s2]]
+        self._felt_at = time.monotonic()
+
+    def measured(self) -> Measured | None:
+        """Return what was felt and given since the last answer, what a force filter takes in; None: nothing was heard.
+
+        A report that is late is no report of a vehicle that stands still: what was given meanwhile waits for it.
+        """
+        heard = self._latest.get("place", (-math.inf, None))[0]
+        feels = time.monotonic() - self._felt_at < FELT_LOST_S
+        if not self._felt and (feels or heard <= self._asked_at):
+            return None
+        self._asked_at = heard
+        felt, self._felt = self._felt, []
+        thrusts, self._thrusts = self._thrusts, [self._lagged]
+        mean = flip_vector(np.mean(felt, 0)) if felt and np.isfinite(felt).all() else None
+        return Measured(mean, float(np.mean(thrusts)))
+
     def state(self) -> VehicleState | None:
         """Return the newest state, or None while a part of it has never been heard."""
         latest = dict(self._latest)
@@ -173,12 +213,15 @@ class OffboardLink:
             if time.monotonic() - begin > self.config.connect_s:
                 raise LinkError("the vehicle sends no attitude and local position: check its stream rates.")
             time.sleep(0.01)
-        self._send(np.array([9.81, 0.0, 0.0, 0.0]))
+        self._send(np.array([GRAVITY, 0.0, 0.0, 0.0]))
         time.sleep(0.1)
-        self._action.arm()
-        self._offboard.start()
+        for name, command in (("arm", self._action.arm), ("switch to offboard mode", self._offboard.start)):
+            try:
+                command()
+            except Exception as error:  # MAVSDK has a kind of its own for each plugin
+                raise LinkError(f"the vehicle does not {name} ({error}): is it ready, and still there?") from error
         with self._lock:
-            self._plan = [np.array([9.81, 0.0, 0.0, 0.0])] * max(1, round(self.config.hold_s * self.config.rate_hz))
+            self._plan = [np.array([GRAVITY, 0.0, 0.0, 0.0])] * max(1, round(self.config.hold_s * self.config.rate_hz))
         self._thread = threading.Thread(target=self._stream, daemon=True)
         self._thread.start()
 
@@ -216,6 +259,9 @@ class OffboardLink:
     def _send(self, action: Float[np.ndarray, " 4"]) -> None:
         roll, pitch, yaw = (math.degrees(x) for x in flip_vector(action[1:]))
         thrust = normalised_thrust(float(action[0]), self.config.mass, self.config.thrust_max)
+        given = min(max(float(action[0]), 0.0), 4 * self.config.thrust_max / self.config.mass)
+        self._lagged += (given - self._lagged) * (1 - math.exp(-1 / (self.config.rate_hz * self.config.motor_s)))
+        self._thrusts = [*self._thrusts[-MOST_SAMPLES:], self._lagged]
         begin = time.perf_counter()
         self._offboard.set_attitude_rate(self._setpoint(roll, pitch, yaw, thrust))
         self.call_s.append(time.perf_counter() - begin)

@@ -26,8 +26,11 @@ def _import(name: str) -> ModuleType:
         raise MissingExtraError(f"an ONNX actor needs {name}: pip install 'awavo[onnx]'.") from error
 
 
-def actor_onnx(parts: ActorParts) -> bytes:
-    """Write the graph: input `obs` [B, d] float32, output `action` [B] int64 or [B, k] float32."""
+def actor_onnx(parts: ActorParts, about: str = "") -> bytes:
+    """Write the graph: input `obs` [B, d] float32, output `action` [B] int64 or [B, k] float32.
+
+    A row that is not finite gets NaN, or -1 for numbered actions. `about` is what the file says of itself.
+    """
     onnx = _import("onnx")
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
     if parts.activation not in ACTIVATIONS:
@@ -54,17 +57,25 @@ def actor_onnx(parts: ActorParts) -> bytes:
         x = node("Add", node("MatMul", x, constant(f"w{i}", weight)), constant(f"b{i}", bias))
         if i < len(layers) - 1:
             x = node(ACTIVATIONS[parts.activation], x)
+    # 0 times what is not finite is NaN, and stays so in a sum.
+    constants.append(numpy_helper.from_array(np.array([1], np.int64), "row"))
+    nothing = node("Mul", "obs", constant("zero", 0.0))
     if isinstance(space, Discrete):
-        nodes.append(helper.make_node("ArgMax", [x], ["action"], axis=-1, keepdims=0))
+        constants.append(numpy_helper.from_array(np.array(-1, np.int64), "none"))
+        odd = node("IsNaN", node("ReduceSum", nothing, "row", keepdims=0))
+        best = node("ArgMax", x, axis=-1, keepdims=0)
+        nodes.append(helper.make_node("Where", [odd, "none", best], ["action"]))
         output = helper.make_tensor_value_info("action", onnx.TensorProto.INT64, ["B"])
     else:
         low, high = np.array(space.low), np.array(space.high)
         scaled = node("Mul", node("Tanh", x), constant("half", (high - low) / 2))
-        nodes.append(helper.make_node("Add", [scaled, constant("centre", (high + low) / 2)], ["action"]))
+        scaled = node("Add", scaled, constant("centre", (high + low) / 2))
+        nodes.append(helper.make_node("Add", [scaled, node("ReduceSum", nothing, "row", keepdims=1)], ["action"]))
         output = helper.make_tensor_value_info("action", onnx.TensorProto.FLOAT, ["B", space.dim])
     given = helper.make_tensor_value_info("obs", onnx.TensorProto.FLOAT, ["B", len(parts.mean)])
     graph = helper.make_graph(nodes, "actor", [given], [output], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+    model.doc_string = about
     onnx.checker.check_model(model)
     return model.SerializeToString()
 

@@ -1,12 +1,13 @@
 """A simulated vehicle that speaks MAVLink over loopback: our quadrotor behind PX4's offboard rules.
 
-    python -m awavo.deploy.vehicle --port 14540 [--sender SYSTEM]
+    python -m awavo.deploy.vehicle --port 14540 [--sender SYSTEM] [--wind NORTH EAST]
 
-It sends a heartbeat (1 Hz), attitude and local position (100 Hz), takes arming and mode commands and body-rate and
-thrust setpoints, and leaves offboard mode for position hold when setpoints stop for `LOSS_S`, as PX4 does. Commands on
-its standard input, for tests: `cut` (radio silence both ways), `restore`, `status` (one JSON line), `quit`. It is for
-tests and rehearsals, needs pymavlink, binds to 127.0.0.1 alone, hears the address it sends to and no other, and obeys
-messages that name it as their target and come from the system it was told to obey.
+It sends a heartbeat (1 Hz), attitude, local position and accelerations (100 Hz), takes arming and mode commands and
+body-rate and thrust setpoints, and leaves offboard mode for position hold when setpoints stop for `LOSS_S`, as PX4
+does. Commands on its standard input, for tests: `cut` (radio silence both ways), `restore`, `wind NORTH EAST` (m/s,
+where the air moves to), `status` (one JSON line), `quit`. It is for tests and rehearsals, needs pymavlink, binds to
+127.0.0.1 alone, hears the address it sends to and no other, and obeys messages that name it as their target and come
+from the system it was told to obey.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import json
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from awavo.deploy.frames import flip_attitude, flip_vector, thrust_per_mass
 from awavo.errors import InputError, MissingExtraError
+from awavo.tasks.quadrotor.frames import flip_attitude, flip_vector, rotate_rows, thrust_per_mass
+
+if TYPE_CHECKING:
+    from awavo.tasks.quadrotor.body import Body
 
 __all__ = ["LOSS_S", "RATE_HZ", "SimulatedVehicle", "main"]
 
@@ -31,6 +35,7 @@ ARM, SET_MODE, SET_INTERVAL, REQUEST = 400, 176, 511, 512
 OFFBOARD, HOLD = (6, 0), (4, 3)  # PX4's main mode and sub-mode
 DENIED = 2
 FASTEST = 50.0  # rad/s of a setpoint
+STRONGEST = 30.0  # m/s of wind
 SYSTEM, COMPONENT = 1, 1  # our numbers, those of an autopilot
 SENDER = 1  # MAVSDK on a companion computer speaks as a part of the vehicle's system
 
@@ -38,7 +43,7 @@ SENDER = 1  # MAVSDK on a companion computer speaks as a part of the vehicle's s
 class SimulatedVehicle:
     """The vehicle's state and radio; `tick` advances both by 10 ms."""
 
-    def __init__(self, port: int, sender: int = SENDER):
+    def __init__(self, port: int, sender: int = SENDER, wind: tuple[float, float] = (0.0, 0.0)):
         if not 1024 <= port <= 65535:
             raise InputError(f"port={port} must lie in 1024 .. 65535.")
         if not 1 <= sender <= 255:
@@ -73,16 +78,24 @@ class SimulatedVehicle:
             wanted = RefState(place, zero, zero)
             return track(body.position, body.velocity, body.attitude, wanted, zero, params.gravity, Gains())
 
-        self._fly = jax.jit(lambda b, s, a: fly(b, s, a, zero, zero, params, False, round(500 / RATE_HZ))[:2])
+        self._fly = jax.jit(lambda b, s, a, w: fly(b, s, a, w, zero, params, False, round(500 / RATE_HZ))[:2])
         self._track = jax.jit(tracked)
         self.place = self.body.position
         self.setpoint = np.array([params.gravity, 0.0, 0.0, 0.0])
-        self._fly(self.body, self.loop, self._track(self.body, self.place))
+        self.blow(*wind)
+        self._fly(self.body, self.loop, self._track(self.body, self.place), self.wind)
+        self.felt = np.array([0.0, 0.0, params.gravity])
         self.armed, self.mode, self.cut, self.running = False, HOLD, False, True
         self.arrivals: list[float] = []
         self.events: list[str] = []
         self.began = time.monotonic()
         self._beat = 0.0
+
+    def blow(self, north: float, east: float) -> None:
+        """Let the air move, in m/s."""
+        if not (abs(north) <= STRONGEST and abs(east) <= STRONGEST):  # False for NaN too
+            raise InputError(f"wind {north:g} {east:g} must lie within {STRONGEST:g} m/s.")
+        self.wind = flip_vector(np.array([north, east, 0.0])).astype(np.float32)
 
     def status(self) -> dict[str, Any]:
         """What a test wants to know."""
@@ -108,9 +121,22 @@ class SimulatedVehicle:
         if self.mode == OFFBOARD and silent:
             self._hold("setpoints lost")
         action = self.setpoint if self.mode == OFFBOARD else self._track(self.body, self.place)
-        self.body, self.loop = self._fly(self.body, self.loop, np.asarray(action, np.float32))
+        before = self.body
+        self.body, self.loop = self._fly(self.body, self.loop, np.asarray(action, np.float32), self.wind)
+        self.felt = self._feel(before)
         if not self.cut:
             self._send(now)
+
+    def _feel(self, before: Body) -> np.ndarray:
+        """What an accelerometer feels over a tick, in our body frame: everything but gravity.
+
+        The mean over the tick is turned by the attitude at its middle: by that at its end, a fast turn would feel like
+        a force to the side.
+        """
+        change = np.asarray(self.body.velocity, float) - np.asarray(before.velocity, float)
+        middle = np.asarray(before.attitude, float) + np.asarray(self.body.attitude, float)
+        back = middle / np.linalg.norm(middle) * [1.0, -1.0, -1.0, -1.0]
+        return rotate_rows(back[None], (change * RATE_HZ + [0.0, 0.0, self.params.gravity])[None])[0]
 
     def _hold(self, why: str) -> None:
         self.mode, self.place = HOLD, self.body.position
@@ -178,6 +204,8 @@ class SimulatedVehicle:
         mav.attitude_quaternion_send(boot, *map(float, q), *map(float, rates))
         place, speed = (flip_vector(np.asarray(x)) for x in (self.body.position, self.body.velocity))
         mav.local_position_ned_send(boot, *map(float, place), *map(float, speed))
+        felt = flip_vector(self.felt)
+        mav.highres_imu_send(1000 * boot, *map(float, felt), *map(float, rates), 0, 0, 0, 0, 0, 0, 0, 0b111111)
 
 
 def _listen(vehicle: SimulatedVehicle) -> None:
@@ -185,6 +213,8 @@ def _listen(vehicle: SimulatedVehicle) -> None:
         word = line.strip()
         if word in ("cut", "restore"):
             vehicle.cut = word == "cut"
+        elif word.startswith("wind "):
+            vehicle.blow(*map(float, word.split()[1:3]))
         elif word == "status":
             print(json.dumps(vehicle.status()), flush=True)
         elif word == "quit":
@@ -197,8 +227,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A simulated vehicle that speaks MAVLink over loopback.")
     parser.add_argument("--port", type=int, default=14540)
     parser.add_argument("--sender", type=int, default=SENDER, help="number of the system to obey")
+    parser.add_argument("--wind", type=float, nargs=2, default=(0.0, 0.0), metavar=("NORTH", "EAST"), help="m/s")
     options = parser.parse_args()
-    vehicle = SimulatedVehicle(options.port, options.sender)
+    vehicle = SimulatedVehicle(options.port, options.sender, tuple(options.wind))
     threading.Thread(target=_listen, args=(vehicle,), daemon=True).start()
     print(json.dumps({"ready": True}), flush=True)
     due = time.monotonic()

@@ -21,9 +21,9 @@ from awavo.explain.decision import coalition_scores
 from awavo.explain.factors import Factor
 from awavo.explain.intervals import LEVEL, Band, nested_draws, quantile_band
 from awavo.explain.measures import coalition_weights, influences
+from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT, Reference, reference_function
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
-from awavo.tasks.quadrotor.references import lissajous
 
 __all__ = [
     "FLIGHT_FACTORS", "NUM_RESAMPLES", "Situation", "Uncertain", "factor_weights", "flight_factor", "measure_band",
@@ -73,10 +73,14 @@ def flight_factor(name: str) -> Factor:
 
 
 def factor_weights(
-    inputs: DecisionInputs, factors: Sequence[Factor], params: QuadrotorParams, config: PlannerConfig
+    inputs: DecisionInputs,
+    factors: Sequence[Factor],
+    params: QuadrotorParams,
+    config: PlannerConfig,
+    reference: Reference = FIGURE_OF_EIGHT,
 ) -> tuple[Float[Array, "S K"], Float[Array, "K D"]]:
     """Return the posteriors of all coalitions, on the pool and with the draws of the decision itself, and that pool."""
-    planner = flight_planner(params, lissajous, config)
+    planner = flight_planner(params, reference_function(reference), config)
     score_key = jax.random.split(inputs.key)[0]
 
     def log_likelihood(situation: Situation):
@@ -98,13 +102,24 @@ class Uncertain(NamedTuple):
     outer: Float[Array, "B S K"]
 
 
-def uncertain_posteriors(inputs: DecisionInputs, params: QuadrotorParams, config: PlannerConfig) -> Uncertain:
-    """Score the decision's own pool again, as it was and under forces drawn from the belief."""
-    planner = flight_planner(params, lissajous, config)
+def uncertain_posteriors(
+    inputs: DecisionInputs,
+    params: QuadrotorParams,
+    config: PlannerConfig,
+    doubt: Float[Array, "3 3"] | None = None,
+    reference: Reference = FIGURE_OF_EIGHT,
+) -> Uncertain:
+    """Score the decision's own pool again, as it was and under forces drawn from the belief.
+
+    `doubt` is the force's covariance where that is known to be larger than the filter thought at the time.
+    """
+    planner = flight_planner(params, reference_function(reference), config)
     body, time, belief = inputs.body, inputs.time, inputs.belief
     candidates, theta, still = planner.pool(jax.random.split(inputs.key)[0], belief, inputs.particles)
     near = planner.model.near_path(inputs.forest, time)
-    shifts = draw_members(_keys(inputs)[0], belief, NUM_FORCES)[:3] - belief.mean[:3, None]
+    spread = belief.covariance if doubt is None else belief.covariance.at[:3, :3].set(doubt).at[3:, :3].set(0.0)
+    spread = spread if doubt is None else spread.at[:3, 3:].set(0.0)
+    shifts = draw_members(_keys(inputs)[0], belief._replace(covariance=spread), NUM_FORCES)[:3] - belief.mean[:3, None]
     moved = theta + jnp.zeros((NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
     worlds = jnp.concatenate([still[None], theta[None], moved])
     signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near).signals, worlds)
@@ -135,8 +150,8 @@ def true_influence(
 ) -> Float[Array, " 2"]:
     """Return what a planner with this (large) pool would have found, had its belief been centred at the true force."""
     mean = inputs.belief.mean.at[:3].set(force)
-    known = Belief(mean, inputs.belief.covariance)
+    known = Belief(mean, inputs.belief.covariance, inputs.belief.watch)
     key = jax.random.fold_in(inputs.key, 2)
-    planner = flight_planner(params, lissajous, config)
+    planner = flight_planner(params, reference_function(FIGURE_OF_EIGHT), config)
     scores = planner.score(key, inputs.body, inputs.time, known, inputs.particles, inputs.forest)
     return influences(coalition_weights(likelihoods(scores.signals, config), 1.0))

@@ -27,10 +27,11 @@ from awavo.explain.flight_factors import (
 from awavo.explain.intervals import Band, resampled_influences, resampled_necessity, with_value
 from awavo.explain.magnitude import resampled_magnitudes
 from awavo.explain.measures import mean_parts, measure_weights
+from awavo.explain.mismatch import log_doubt
 from awavo.explain.record import FlightLog
 from awavo.inference.wvi import effective_sample_size
+from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT, Reference, reference_function
 from awavo.tasks.quadrotor.params import QuadrotorParams
-from awavo.tasks.quadrotor.references import lissajous
 
 __all__ = [
     "DecisionRow", "Fan", "FlightExplanation", "decision_points", "decision_program", "explain_log",
@@ -95,21 +96,21 @@ def decision_points(
 
 
 @lru_cache(maxsize=8)
-def decision_program(config: PlannerConfig, names: tuple[str, ...]):
+def decision_program(config: PlannerConfig, names: tuple[str, ...], reference: Reference = FIGURE_OF_EIGHT):
     """One compiled function of a decision; its outputs do not depend on how many are asked for."""
     standard = names == FACTORS
     factors = [flight_factor(name) for name in names]
 
-    def posteriors(inputs: DecisionInputs, params: QuadrotorParams) -> Uncertain:
+    def posteriors(inputs: DecisionInputs, params: QuadrotorParams, doubt: Array) -> Uncertain:
         if standard:
-            return uncertain_posteriors(inputs, params, config)
-        weights, pool = factor_weights(inputs, factors, params, config)
+            return uncertain_posteriors(inputs, params, config, doubt, reference)
+        weights, pool = factor_weights(inputs, factors, params, config, reference)
         return Uncertain(weights, pool, weights[None])
 
-    def one(inputs: DecisionInputs, params: QuadrotorParams) -> DecisionRow:
-        found = posteriors(inputs, params)
+    def one(inputs: DecisionInputs, params: QuadrotorParams, doubt: Array) -> DecisionRow:
+        found = posteriors(inputs, params, doubt)
         weights, spread = found.weights, 1 if standard else OWN_SPREAD
-        model = flight_planner(params, lissajous, config).model
+        model = flight_planner(params, reference_function(reference), config).model
         points = decision_points(model, inputs, found.pool, params)
         key = jax.random.fold_in(inputs.key, 3)
 
@@ -132,13 +133,13 @@ def decision_program(config: PlannerConfig, names: tuple[str, ...]):
 
 
 @lru_cache(maxsize=8)
-def _fan_program(config: PlannerConfig, names: tuple[str, ...]):
+def _fan_program(config: PlannerConfig, names: tuple[str, ...], reference: Reference):
     factors = [flight_factor(name) for name in names]
 
     @jax.jit
     def fan(inputs: DecisionInputs, params: QuadrotorParams):
-        planner = flight_planner(params, lissajous, config)
-        weights, pool = factor_weights(inputs, factors, params, config)
+        planner = flight_planner(params, reference_function(reference), config)
+        weights, pool = factor_weights(inputs, factors, params, config, reference)
         places = (jnp.arange(FAN_SIZE) + 0.5) / FAN_SIZE
         full = 2 ** len(names) - 1
         chosen = []
@@ -169,8 +170,10 @@ def _shown(log: FlightLog, names: tuple[str, ...], found: DecisionRow) -> tuple[
     return known.influence.apply(found.influence), needed, sizes, True
 
 
-def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, num_fans: int = 8) -> FlightExplanation:
-    """Explain every `every`-th decision of a record by the factors named; fans at instants spread over the flight."""
+def explain_log(
+    log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, num_fans: int = 240
+) -> FlightExplanation:
+    """Explain every `every`-th decision of a record by the factors named; fans at every instant, or at `num_fans`."""
     if every < 1:
         raise InputError(f"every={every} must be >= 1.")
     names = tuple(names)
@@ -178,11 +181,13 @@ def explain_log(log: FlightLog, names: Sequence[str] = FACTORS, every: int = 5, 
         flight_factor(name)
     chosen = log.decisions[::every]
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), log.params)
-    program = decision_program(log.config, names)
-    rows = [jax.device_get(program(jax.tree.map(jnp.asarray, d.inputs), params)) for d in chosen]
+    program = decision_program(log.config, names, log.reference)
+    doubts = jnp.asarray(log_doubt(log)[::every])
+    asked = zip(chosen, doubts, strict=True)
+    rows = [jax.device_get(program(jax.tree.map(jnp.asarray, d.inputs), params, doubt)) for d, doubt in asked]
     found: DecisionRow = jax.tree.map(lambda *x: np.stack(x), *rows)
     influence, needed, sizes, calibrated = _shown(log, names, found)
-    fan_program = _fan_program(log.config, names)
+    fan_program = _fan_program(log.config, names, log.reference)
     fans = []
     for place in sorted({int(i) for i in np.linspace(0, len(chosen) - 1, min(num_fans, len(chosen)))}):
         paths = np.asarray(fan_program(jax.tree.map(jnp.asarray, chosen[place].inputs), params))

@@ -1,61 +1,46 @@
 r"""The decision record: an MCAP file with every input and outcome of every planned step.
 
-Topic `/flight` holds one message: planner settings, the vehicle's numbers, the obstacles, provenance. Topic
+Topic `/flight` holds one message: planner settings, reference, the vehicle's numbers, obstacles, provenance. Topic
 `/decision` holds one message a step: key, state, force estimate with covariance, posterior particles (the nominal),
-log-likelihoods of every coalition (the costs per factor), weights and action; a simulation adds what it alone knows.
+log-likelihoods of every coalition (the costs per factor), weights and action; a simulation adds what it alone knows, a
+flight over the link how old its state was.
 Messages are JSON; arrays are a type, a shape and the bytes in base64, so that a decision can be made again bit by bit,
-and nothing in a file is ever run. The file is written in small chunks: what was flushed before a crash can be read.
+and nothing in a file is ever run. The file is written in small chunks: what came before a crash can be
+read.
 """
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array
 
-from awavo.control.belief import Belief
+from awavo.control.belief import Belief, Watch
 from awavo.control.flight_planner import DecisionInputs
 from awavo.control.planner_config import PlannerConfig, stored_planner
-from awavo.errors import InputError, MissingExtraError
+from awavo.errors import InputError
 from awavo.explain.arrays import checked_array, pack_array, unpack_array
+from awavo.explain.mcap_file import messages, open_mcap
 from awavo.tasks.quadrotor.body import Body
+from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT, Reference, stored_reference
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log", "require_mcap"]
+__all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log"]
 
-# The second format names the planner's settings in one table; the first, with the model's apart, is still read.
-FORMAT, READABLE = 2, (1, 2)
-# Stated limits: bytes of a file and of what it unpacks to (that also as a multiple of its size), decisions, obstacles,
-# notes on messages that cannot be read.
-MAX_FILE, MAX_UNPACKED, MAX_RATIO = 2**29, 2**30, 64
-BLOCK, MAX_WINDOW = 2**20, 2**27
+# The second format names the planner's settings in one table, the third the reference and how the filter watches
+# itself; older ones, flown on the figure of eight, are still read.
+FORMAT, READABLE = 3, (1, 2, 3)
+# Stated limits: bytes of a file, decisions, obstacles, notes on messages that cannot be read.
+MAX_FILE = 2**29
 MAX_DECISIONS, MAX_OBSTACLES, MAX_NOTES = 10**7, 4096, 20
 POSITIVE = ("mass", "gravity", "thrust_coefficient", "thrust_max", "motor_time")
 CHUNK_BYTES = 16 * 1024
 FIELDS = ("log_likelihood", "weights", "action", "effective_size")
-
-
-def _mcap() -> ModuleType:
-    try:
-        import mcap.exceptions
-        import mcap.stream_reader
-        import mcap.writer
-    except ImportError as error:
-        raise MissingExtraError("decision records need the extra 'log': pip install 'awavo[log]'.") from error
-    return mcap
-
-
-def require_mcap() -> None:
-    """Refuse early where the extra is missing."""
-    _mcap()
 
 
 Arrays = Mapping[str, Array | np.ndarray]
@@ -78,13 +63,22 @@ class FlightLog(NamedTuple):
     params: QuadrotorParams
     decisions: list[LoggedDecision]
     missing: list[str]
+    reference: Reference = FIGURE_OF_EIGHT
 
 
 class DecisionLog:
     """Write a record; a context manager. `about` is free JSON: seed, task, command, commit."""
 
-    def __init__(self, path: Path, config: PlannerConfig, params: QuadrotorParams, forest: Forest, about: Mapping):
-        mcap = _mcap()
+    def __init__(
+        self,
+        path: Path,
+        config: PlannerConfig,
+        params: QuadrotorParams,
+        forest: Forest,
+        about: Mapping,
+        reference: Reference = FIGURE_OF_EIGHT,
+    ):
+        mcap = open_mcap()
         self._file = Path(path).open("wb")  # noqa: SIM115
         self._writer = mcap.writer.Writer(self._file, chunk_size=CHUNK_BYTES)
         self._writer.start(profile="awavo", library="awavo")
@@ -100,6 +94,7 @@ class DecisionLog:
         head = {
             "format": FORMAT,
             "config": config._asdict(),
+            "reference": reference._asdict(),
             "params": {name: pack_array(np.asarray(value, np.float32)) for name, value in params._asdict().items()},
             "forest": {name: pack_array(column) for name, column in forest._asdict().items()},
             "about": dict(about),
@@ -110,6 +105,7 @@ class DecisionLog:
         data = json.dumps(content, allow_nan=False).encode()
         stamp = round(max(time, 0.0) * 1e9)
         self._writer.add_message(self._channels[channel], stamp, data, stamp, index)
+        self._file.flush()
 
     def add(self, inputs: DecisionInputs, outcome: Arrays, extra: Arrays | None = None) -> None:
         """Log one decision; `inputs.key` is a jax key, `outcome` holds the fields of a decision named in FIELDS."""
@@ -121,6 +117,7 @@ class DecisionLog:
             "time": inputs.time,
             "belief_mean": inputs.belief.mean,
             "belief_covariance": inputs.belief.covariance,
+            **{f"watch_{name}": value for name, value in inputs.belief.watch._asdict().items()},
             "particles": inputs.particles,
             **{f"out_{name}": outcome[name] for name in FIELDS},
             **{f"extra_{name}": value for name, value in (extra or {}).items()},
@@ -141,73 +138,10 @@ class DecisionLog:
         self.close()
 
 
-def _messages(path: Path, missing: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield topic and content of every message up to the end or to the first damage, which is then noted."""
-    mcap = _mcap()
-    from mcap.records import Channel, Chunk, DataEnd, Message
-
-    topics: dict[int, str] = {}
-    ended = False
-    # From memory: a record that claims to be longer than the file ends with it, and nothing is allocated for it.
-    reader = mcap.stream_reader.StreamReader(io.BytesIO(path.read_bytes()), emit_chunks=True, record_size_limit=None)
-    records, left = iter(reader.records), min(MAX_RATIO * path.stat().st_size + 2**20, MAX_UNPACKED)
-    while True:
-        try:
-            record = next(records)
-            parts = [record]
-            if isinstance(record, Chunk):
-                content = _unpack(record, left)
-                left -= len(content)
-                parts = mcap.stream_reader.breakup_chunk(replace(record, compression="", data=content))
-            for part in parts:
-                if isinstance(part, Channel):
-                    topics[part.id] = part.topic
-                elif isinstance(part, Message) and part.channel_id in topics:
-                    yield topics[part.channel_id], json.loads(part.data)
-                elif isinstance(part, DataEnd):
-                    ended = True
-        except StopIteration:
-            break
-        except Exception as error:  # the reader fails in many ways on a torn file: struct, decompression, its own
-            what = str(error) if isinstance(error, InputError) else type(error).__name__
-            missing.append(f"the file is damaged or was cut off ({what})")
-            return
-    if not ended:
-        missing.append("the file was not finished: it ends without its closing record")
+Head = tuple[dict[str, Any], PlannerConfig, QuadrotorParams, Forest, Reference]
 
 
-def _unpack(chunk: Any, left: int) -> bytes:
-    """The content of a chunk, of which no more than `left` bytes are unpacked whatever it claims."""
-    if chunk.compression == "":
-        return chunk.data
-    content = bytearray()
-    for block in _blocks(chunk):
-        content += block
-        if len(content) > left:
-            raise InputError(f"it unpacks to more than {MAX_RATIO} times its size, or than {MAX_UNPACKED:,} bytes")
-    return bytes(content)
-
-
-def _blocks(chunk: Any) -> Iterator[bytes]:
-    """Unpack a chunk piece by piece."""
-    if chunk.compression == "zstd":
-        import zstandard
-
-        stream = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(chunk.data)
-        while block := stream.read(BLOCK):
-            yield block
-    elif chunk.compression == "lz4":
-        import lz4.frame
-
-        unpacker = lz4.frame.LZ4FrameDecompressor()
-        yield unpacker.decompress(chunk.data, max_length=BLOCK)
-        while not unpacker.eof and not unpacker.needs_input:
-            yield unpacker.decompress(b"", max_length=BLOCK)
-    else:
-        raise InputError("its compression is none of zstd, lz4")
-
-
-def _checked_head(content: Any) -> tuple[dict[str, Any], PlannerConfig, QuadrotorParams, Forest]:
+def _checked_head(content: Any) -> Head:
     """The parts of the first message, each of its type, shape and range."""
     about = content["about"]
     if not isinstance(about, dict):
@@ -221,7 +155,8 @@ def _checked_head(content: Any) -> tuple[dict[str, Any], PlannerConfig, Quadroto
     plain = {name: value[()] for name, value in numbers.items()}
     if not all(plain[name] > 0 for name in POSITIVE):
         raise ValueError(f"{', '.join(POSITIVE)} must be above 0")
-    return about, stored_planner(content["config"]), QuadrotorParams(**plain), Forest(**forest)
+    settings = stored_planner(content["config"]), QuadrotorParams(**plain), Forest(**forest)
+    return about, *settings, stored_reference(content.get("reference"))
 
 
 def _decision(content: Any, forest: Forest, config: PlannerConfig) -> LoggedDecision:
@@ -250,7 +185,10 @@ def _decision(content: Any, forest: Forest, config: PlannerConfig) -> LoggedDeci
         if extra[name].shape != ():
             raise ValueError(f"{name} has shape {list(extra[name].shape)}, expected one number")
     body = Body(*(arrays[f"body_{name}"] for name in Body._fields))
-    belief = Belief(arrays["belief_mean"], arrays["belief_covariance"])
+    watch = Watch()
+    if "watch_noise" in content:
+        watch = Watch(*(checked_array(n, content[f"watch_{n}"], np.shape(x)) for n, x in watch._asdict().items()))
+    belief = Belief(arrays["belief_mean"], arrays["belief_covariance"], watch)
     inputs = DecisionInputs(jax.random.wrap_key_data(key), body, arrays["time"], belief, arrays["particles"], forest)
     return LoggedDecision(number, inputs, outcome, extra)
 
@@ -263,9 +201,9 @@ def read_log(path: str | Path) -> FlightLog:
     if path.stat().st_size > MAX_FILE:
         raise InputError(f"'{path}' has {path.stat().st_size:,} bytes, at most {MAX_FILE:,} are read: cut it.")
     missing: list[str] = []
-    head: tuple[dict, PlannerConfig, QuadrotorParams, Forest] | None = None
+    head: Head | None = None
     decisions: list[LoggedDecision] = []
-    for topic, content in _messages(path, missing):
+    for topic, content in messages(path, missing):
         try:
             if topic == "/flight":
                 if content["format"] not in READABLE:
@@ -284,7 +222,7 @@ def read_log(path: str | Path) -> FlightLog:
     if not decisions:
         raise InputError(f"'{path}' holds no decision ({missing[0] if missing else 'it is empty'}).")
     missing += _gaps([d.number for d in decisions], head[0])
-    return FlightLog(head[0], head[1], head[2], decisions, missing)
+    return FlightLog(head[0], head[1], head[2], decisions, missing, head[4])
 
 
 def _gaps(indices: list[int], about: Mapping[str, object]) -> list[str]:

@@ -15,7 +15,8 @@ from awavo.control.belief import start_belief, take_in
 from awavo.control.flight_planner import DEFAULT, DecisionInputs, FlightDecision, start_particles
 from awavo.control.planner_config import PlannerConfig
 from awavo.explain.record import FIELDS, DecisionLog, FlightLog
-from awavo.explain.simulation import MASS_STD, decide_from, flight_params, flight_steps
+from awavo.explain.simulation import decide_from, flight_params, flight_steps
+from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT, Reference
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = ["ReplayCheck", "decide_compiled", "record_flight", "replay_log"]
@@ -32,9 +33,11 @@ class ReplayCheck(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def decide_compiled(config: PlannerConfig):
+def decide_compiled(config: PlannerConfig, reference: Reference = FIGURE_OF_EIGHT):
     """The one compiled program that decides, for flying, for replay and for asking again."""
-    return jax.jit(lambda inputs, params: decide_from(inputs, params, config), compiler_options=PINNED)
+    return jax.jit(
+        lambda inputs, params: decide_from(inputs, params, config, reference=reference), compiler_options=PINNED
+    )
 
 
 def _single(params: QuadrotorParams) -> QuadrotorParams:
@@ -49,18 +52,19 @@ def record_flight(
     steps: int = 600,
     config: PlannerConfig = DEFAULT,
     physics: Mapping[str, float] | None = None,
+    reference: Reference = FIGURE_OF_EIGHT,
     about: Mapping[str, object] | None = None,
 ) -> dict[str, int | bool]:
     """Fly a task in simulation with the planner and write its record; a collision ends the flight."""
     params = flight_params(task, **(physics or {}))
-    reset, advance, learn = (jax.jit(f) for f in (*flight_steps(), take_in))
-    decide, key = decide_compiled(config), jax.random.key(seed)
+    reset, advance, learn = (jax.jit(f) for f in (*flight_steps(reference), take_in))
+    decide, key = decide_compiled(config, reference), jax.random.key(seed)
     # Without the weak types of a fresh state the first decision is made by the same program as all others.
     state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), reset(jax.random.fold_in(key, 2**20), params))
-    belief, particles = start_belief(MASS_STD), start_particles(config)
+    belief, particles = start_belief(), start_particles(config)
     head = {"task": task, "seed": seed, "steps": steps, "simulated": True, **(about or {})}
     collided, made = False, 0
-    with DecisionLog(Path(path), config, params, jax.device_get(state.forest), head) as log:
+    with DecisionLog(Path(path), config, params, jax.device_get(state.forest), head, reference) as log:
         for t in range(steps):
             plan_key, step_key = jax.random.split(jax.random.fold_in(key, t))
             belief = learn(belief, state, params)
@@ -78,7 +82,7 @@ def record_flight(
 
 def replay_log(log: FlightLog) -> ReplayCheck:
     """Make every logged decision again from its inputs and compare all bits of what came out."""
-    decide, params = decide_compiled(log.config), _single(log.params)
+    decide, params = decide_compiled(log.config, log.reference), _single(log.params)
     differing = []
     for logged in log.decisions:
         found = jax.device_get(decide(jax.tree.map(jnp.asarray, logged.inputs), params))._asdict()

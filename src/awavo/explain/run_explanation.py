@@ -8,7 +8,7 @@ exactly; for Gaussian ones on a pool drawn from all of them, weighted by density
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -72,7 +72,7 @@ def _play(
 def explain_policies(
     env: Env,
     algorithm: Algorithm,
-    states: Sequence[PyTree],
+    states: Iterable[PyTree],
     factors: Sequence[Factor],
     *,
     push: tuple[int, float],

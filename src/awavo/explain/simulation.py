@@ -16,18 +16,17 @@ from awavo.control.planner_config import PlannerConfig
 from awavo.errors import InputError
 from awavo.explain.measures import influences, mean_parts, measure_weights
 from awavo.tasks.quadrotor.flight import ACTION_HIGH, ACTION_LOW, FLIGHT_TASKS, FlightState, flight_functions, mark_time
+from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT, Reference, reference_function
 from awavo.tasks.quadrotor.forest import clearance
 from awavo.tasks.quadrotor.params import QuadrotorParams
-from awavo.tasks.quadrotor.references import lissajous
 from awavo.types import Box
 
 __all__ = [
-    "MASS_STD", "FlightTrace", "at_mark", "decide_from", "explained_flight", "flight_params", "flight_steps",
+    "FlightTrace", "at_mark", "decide_from", "explained_flight", "flight_params", "flight_steps",
 ]  # fmt: skip
 
-# A filter with a time constant of about 0.1 s, and a vehicle that was weighed.
+# A filter with a time constant of about 0.1 s.
 FORCE_WALK = 0.3
-MASS_STD = 0.01
 
 
 class FlightTrace(NamedTuple):
@@ -60,22 +59,29 @@ def flight_params(task: str, **physics: float) -> QuadrotorParams:
 
 
 def decide_from(
-    inputs: DecisionInputs, params: QuadrotorParams, config: PlannerConfig, seen: int | Array = 3
+    inputs: DecisionInputs,
+    params: QuadrotorParams,
+    config: PlannerConfig,
+    seen: int | Array = 3,
+    reference: Reference = FIGURE_OF_EIGHT,
 ) -> FlightDecision:
     """Make the decision of these inputs (again)."""
-    return flight_planner(params, lissajous, config).decide(*inputs, seen)
+    return flight_planner(params, reference_function(reference), config).decide(*inputs, seen)
 
 
-def flight_steps() -> tuple[Callable[..., FlightState], Callable[..., tuple[FlightState, tuple[Array, ...]]]]:
+def flight_steps(
+    reference: Reference = FIGURE_OF_EIGHT,
+) -> tuple[Callable[..., FlightState], Callable[..., tuple[FlightState, tuple[Array, ...]]]]:
     """Return `reset(key, params)` and `step(key, state, action, params)`."""
-    bare_reset, bare_step = flight_functions(lissajous, Box(ACTION_LOW, ACTION_HIGH))
+    wanted = reference_function(reference)
+    bare_reset, bare_step = flight_functions(wanted, Box(ACTION_LOW, ACTION_HIGH))
 
     def reset(key, params):
         return bare_reset(key, params)[0]
 
     def step(key, state, action, params):
         state, out = bare_step(key, state, action, params)
-        error = jnp.linalg.norm(lissajous(state.time, params).position - state.body.position)
+        error = jnp.linalg.norm(wanted(state.time, params).position - state.body.position)
         return state, (error, clearance(state.forest, state.body.position, params), out.costs, out.terminated)
 
     return reset, step
@@ -114,7 +120,7 @@ def explained_flight(
         return (state, decision.particles, belief, alive & ~hit), row
 
     start = reset(jax.random.fold_in(key, 2**20), params)
-    carry = (start, start_particles(config), start_belief(MASS_STD), jnp.array(True))
+    carry = (start, start_particles(config), start_belief(), jnp.array(True))
     trace = jax.lax.scan(one, carry, jnp.arange(steps))[1]
     if not shuffled:
         return trace

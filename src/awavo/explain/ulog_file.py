@@ -1,8 +1,9 @@
 """Reading PX4's ULog format: the samples of a few topics, in memory that the file's size bounds.
 
-A log is a header and messages of a size, a kind and a body. Three kinds matter: formats (F), subscriptions of a topic
-under a number (A), and samples (D). A format is read only for a topic that is asked for; a sample's body is copied as
-it is. What follows damage is not read, and a note says so.
+A log is a header and messages of a size, a kind and a body. Six kinds matter: flags (B), which say where data were
+appended after a crash, formats (F), subscriptions of a topic under a number (A), samples (D), parameters (P) and
+information (I). A format is read only for a topic that is asked for; a sample's body is copied as it is. What follows
+damage is not read, and a note says so.
 """
 
 from __future__ import annotations
@@ -33,10 +34,14 @@ FIELD = re.compile(r"(\w+)(?:\[(\d{1,5})\])? (\w+)")
 
 
 class ULogFile(NamedTuple):
-    """The samples of each topic (its first instance) as a record array, and whether the file is damaged at its end."""
+    """The samples of each topic (its first instance) as a record array, and whether the file is damaged at its end.
+
+    `numbers` holds the first value of every numeric parameter and piece of information by name.
+    """
 
     samples: dict[str, np.ndarray]
     damaged: bool
+    numbers: dict[str, float]
 
 
 def read_ulog(path: Path, topics: Collection[str]) -> ULogFile:
@@ -51,9 +56,13 @@ def read_ulog(path: Path, topics: Collection[str]) -> ULogFile:
     formats: dict[str, str] = {}
     numbers: dict[int, str] = {}
     bodies: dict[str, list[bytes]] = {}
-    place, damaged = 16, False
+    values: dict[str, float] = {}
+    place, damaged, appended = 16, False, _appended(content, path)
     while place < len(content):
         body = place + 3
+        if appended and body + _size(content, place) > appended[0]:
+            place = appended.pop(0)  # a message that the crash cut off ends where data were appended
+            continue
         size, kind = struct.unpack_from("<HB", content, place) if body <= len(content) else (0, 0)
         place = body + size
         if kind not in KINDS or place > len(content):
@@ -72,8 +81,35 @@ def read_ulog(path: Path, topics: Collection[str]) -> ULogFile:
             if name in topics and name not in bodies:
                 numbers[struct.unpack_from("<H", content, body + 1)[0]] = name
                 bodies[name] = []
+        elif kind in b"PI" and size > 1:
+            _keep_number(content[body:place], values)
     samples = {name: _records(formats[name], found) for name, found in bodies.items() if name in formats}
-    return ULogFile(samples, damaged)
+    return ULogFile(samples, damaged, values)
+
+
+def _size(content: bytes, place: int) -> int:
+    return struct.unpack_from("<H", content, place)[0] if place + 2 <= len(content) else 0
+
+
+def _appended(content: bytes, path: Path) -> list[int]:
+    """Where data were appended, from the flags; refuse flags of a kind that readers must know and we do not."""
+    if len(content) < 59 or content[18] != ord("B") or _size(content, 16) < 40:
+        return []
+    incompatible = content[27:35]
+    if incompatible[0] & ~1 or any(incompatible[1:]):
+        raise InputError(f"'{path}' is a ULog of a newer kind (flags {incompatible.hex()}), which is not read here.")
+    places = struct.unpack_from("<3Q", content, 35)
+    return [x for x in sorted(places) if 16 < x < len(content)] if incompatible[0] & 1 else []
+
+
+def _keep_number(body: bytes, values: dict[str, float]) -> None:
+    """Keep `float NAME` or `int32_t NAME` and its value; what is no number is left out."""
+    length = body[0]
+    kind, _, name = body[1 : 1 + length].decode(errors="replace").partition(" ")
+    dtype = np.dtype(TYPES[kind]) if TYPES.get(kind, "S1") != "S1" else None
+    rest = body[1 + length :]
+    if dtype is not None and len(rest) == dtype.itemsize:
+        values.setdefault(name, float(np.frombuffer(rest, dtype)[0]))
 
 
 def _records(fields: str, bodies: list[bytes]) -> np.ndarray:

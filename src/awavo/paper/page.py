@@ -42,7 +42,7 @@ def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: s
         sections=sections,
         version=versions().get("awavo", ""),
         charts=embed({chart["id"]: chart for section in sections for chart in section.charts}),
-        **frame("chart.js", "page.js", "comparison.js"),
+        **frame("chart.js", "chart_events.js", "page.js", "comparison.js"),
     )
     write_bytes(out, str(page).encode())
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,28 +13,33 @@ from awavo.results.compare import Group, Row
 from awavo.results.curves import Curve
 from awavo.results.outcome import format_number, outcome_of
 
-__all__ = ["line_chart", "look", "round_numbers", "scatter_chart"]
+__all__ = ["LOOK", "curve_chart", "line_chart", "look", "round_numbers", "scatter_chart"]
 
 _COLORS = 8
+LOOK = {"color": 0, "dash": 0, "shape": 0}  # of the only run of a page
 
 
 def line_chart(id: str, title: str, rows: Sequence[Row], curve_fn: Callable[[Row], Curve]) -> dict[str, Any]:
     """Chart one curve of each run against environment steps."""
-    curves = [curve_fn(row) for row in rows]
+    return curve_chart(id, title, [(row.label, look(row), curve_fn(row)) for row in rows])
+
+
+def curve_chart(id: str, title: str, parts: Sequence[tuple[str, Mapping[str, int], Curve]]) -> dict[str, Any]:
+    """Chart curves, each with its name and its look, against environment steps."""
     series = [
         {
-            "name": row.label,
-            **look(row),
+            "name": name,
+            **looks,
             "x": round_numbers(curve.env_steps),
             "y": round_numbers(curve.centre),
             "low": round_numbers(curve.low),
             "high": round_numbers(curve.high),
             "lines": [round_numbers(line) for line in curve.per_seed],
         }
-        for row, curve in zip(rows, curves, strict=True)
+        for name, looks, curve in parts
     ]
-    limit = curves[0].limit if curves else None
-    ends = [f"{row.label} ends at {format_number(_last(c.centre))}" for row, c in zip(rows, curves, strict=True)]
+    limit = parts[0][2].limit if parts else None
+    ends = [f"{name} ends at {format_number(_last(curve.centre))}" for name, _, curve in parts]
     against = f", limit {limit:g}" if limit is not None else ""
     return {
         "id": id,

@@ -26,7 +26,8 @@ class PageContent(NamedTuple):
     """What the page shows. `data` holds arrays by name (time, names, value, low, high, shares, together, ...).
 
     Without `low` and `high` each factor is drawn in a strip of its own. A cell of the ranking is a text or lines of it;
-    `necessity` says what that measure means.
+    `necessity` says what that measure means. Without names there are no decisions: a log of forces alone, its path
+    coloured by `data["paint"]` from 0 to 1.
     """
 
     title: str
@@ -39,6 +40,12 @@ class PageContent(NamedTuple):
     data: Mapping[str, object]
     calibrated: bool = False
     necessity: str = ""
+    alarms: Sequence[str] = ()
+    space_note: str = ""
+    force_unit: str = "N"
+    ranking_title: str = "What moved the decisions"
+    margins_title: str = "Margins"
+    paint: str = "influence"
 
 
 def _round(value: object) -> object:
@@ -58,8 +65,9 @@ def _round(value: object) -> object:
 
 def write_explain_page(content: PageContent, out: Path) -> Path:
     """Write the page in one piece and return its path."""
-    blank = {"position": None, "force": None, "necessity": None, "magnitude": None}
-    data = {**blank, "cylinders": [], "fans": [], "segments": [], "unit": "s", **content.data}
+    blank = {name: None for name in ("position", "force", "necessity", "magnitude", "error", "motors", "reference")}
+    empty = {"cylinders": [], "fans": [], "segments": [], "alarms": [], "refly": {}}
+    data = {**blank, **empty, "unit": "s", **content.data}
     page = render(
         "explain.html",
         **{k: v for k, v in content._asdict().items() if k not in ("data", "calibrated")},
@@ -67,6 +75,10 @@ def write_explain_page(content: PageContent, out: Path) -> Path:
         calm=data.get("calm"),
         has_bands="low" in data,
         band_note=", calibrated on simulated flights" if content.calibrated else ", not calibrated",
+        has_influence=bool(data["names"]),
+        has_error=data["error"] is not None,
+        has_motors=data["motors"] is not None,
+        refly=list(data["refly"]),
         has_path=data["position"] is not None,
         has_force=data["force"] is not None,
         has_magnitude=data["magnitude"] is not None,

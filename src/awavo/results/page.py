@@ -56,9 +56,13 @@ def asset(name: str) -> str:
     return resources.files("awavo.results").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def frame(*scripts: str) -> dict[str, Markup | str]:
-    """Style and scripts of a page, and a policy: run these scripts and nothing else, load nothing from anywhere."""
+def frame(*scripts: str, media: str = "data:") -> dict[str, Markup | str]:
+    """Style and scripts of a page, and a policy: run these scripts and nothing else, load nothing from anywhere.
+
+    `media` is where pictures and videos may come from: the page itself.
+    """
     script = "\n".join(asset(name) for name in scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src {media}"
+    policy += f"; media-src {media}"
     return {"style": Markup(asset("style.css")), "script": Markup(script), "policy": policy}

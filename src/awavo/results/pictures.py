@@ -1,18 +1,15 @@
-"""Pictures and videos of recorded episodes, drawn by matplotlib."""
+"""Pictures of a recorded path in space, drawn by matplotlib."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from awavo.errors import InputError
+from awavo.results.video import SHOTS, Shot
 
-__all__ = ["save_picture", "save_video"]
-
-FRAMES = 60
+__all__ = ["film_path", "save_picture"]
 
 
 def _scene(record: dict[str, Any]) -> tuple[Any, Any]:
@@ -62,23 +59,22 @@ def save_picture(record: dict[str, Any], out: Path) -> Path:
     return out
 
 
-def save_video(record: dict[str, Any], out: Path) -> Path:
-    """Write a GIF (or an MP4 where ffmpeg is installed) of the episode in about its own time."""
-    from matplotlib.animation import FFMpegWriter, PillowWriter
+def film_path(record: dict[str, Any]) -> list[Shot]:
+    """Pictures of the path as it grows, each of the moment before its step."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    if out.suffix == ".mp4" and shutil.which("ffmpeg") is None:
-        raise InputError("an mp4 needs ffmpeg, which is not installed: use --video gif.")
     figure, axes = _scene(record)
+    axes.set_title("")
+    figure.set_dpi(75)
+    canvas = FigureCanvasAgg(figure)
     path = np.asarray(record["path"]["position"])
-    stops = np.unique(np.linspace(0, len(path) - 1, min(FRAMES, len(path))).astype(int))
-    seconds = len(path) * record["step_s"]
+    stops = np.unique(np.linspace(0, len(path) - 1, min(SHOTS, len(path))).astype(int))
     (trace,) = axes.plot([], [], [], lw=1.5, color="tab:blue")
     (dot,) = axes.plot([], [], [], "o", ms=5, color="tab:blue")
-    kind = FFMpegWriter if out.suffix == ".mp4" else PillowWriter
-    writer = kind(fps=max(1, round(len(stops) / seconds)))
-    with writer.saving(figure, str(out), dpi=64):
-        for i in stops:
-            trace.set_data_3d(*path[: i + 1].T)
-            dot.set_data_3d(*path[i : i + 1].T)
-            writer.grab_frame()
-    return out
+    shots = []
+    for i in stops.tolist():
+        trace.set_data_3d(*path[: i + 1].T)
+        dot.set_data_3d(*path[i : i + 1].T)
+        canvas.draw()
+        shots.append(Shot(i, np.asarray(canvas.buffer_rgba())[..., :3].copy()))
+    return shots

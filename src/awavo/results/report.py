@@ -58,7 +58,7 @@ def render_report(
         sections=sections,
         version=runs[0].meta.get("versions", {}).get("awavo", ""),
         charts=embed({chart["id"]: chart for section in sections for chart in section.charts}),
-        **frame("chart.js", "page.js"),
+        **frame("chart.js", "chart_events.js", "page.js"),
     )
 
 
@@ -97,10 +97,27 @@ def _verdict(row: Row, several: bool) -> dict[str, str]:
     outcome = row.outcome
     everyone = outcome.feasible_seeds == len(outcome.seeds)
     state = "none" if not outcome.names else "bad" if not outcome.is_within else "ok" if everyone else "part"
+    missing = _missing(row)
+    if missing and state == "ok":
+        state = "part"  # green is for what was trained to its end and judged on fresh episodes
     if outcome.evaluated:
         source = f"{outcome.source}, {outcome.episodes_per_seed:g} episodes per seed"
     else:
         source = f"not evaluated: {outcome.source}"
     rule = f"; {outcome.rule.text}" if outcome.names else ""
     label = f"{row.run.task} · {row.label}" if several else ""
-    return {"state": state, "text": verdict(outcome), "source": (source + rule).capitalize(), "label": label}
+    text = f"{missing} {verdict(outcome)}" if missing else verdict(outcome)
+    return {"state": state, "text": text, "source": (source + rule).capitalize(), "label": label}
+
+
+def _missing(row: Row) -> str:
+    """What this run lacks for a verdict, in sentences; nothing where it was trained to its end and evaluated there."""
+    run, outcome, found = row.run, row.outcome, []
+    reached = max(run.env_steps, (outcome.env_steps or 0) if outcome.evaluated else 0)
+    if reached < run.config.get("steps", 0):
+        found.append(f"Training stopped at {reached:,} of {run.config['steps']:,} steps.")
+    if not outcome.evaluated:
+        found.append("Not evaluated: these are figures of training, of a policy that explores.")
+    elif outcome.env_steps is not None and outcome.env_steps < run.env_steps:
+        found.append(f"Evaluated after {outcome.env_steps:,} of {run.env_steps:,} steps only.")
+    return " ".join(found)

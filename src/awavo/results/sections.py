@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from awavo.results.aggregates import aggregate_section
 from awavo.results.certificates import certificates_section
 from awavo.results.charts import line_chart, look, scatter_chart
 from awavo.results.compare import Comparison, Group, Row
 from awavo.results.curves import diagnostic_names, learning_curve, training_curve
+from awavo.results.episode_video import episode_section
 from awavo.results.flight_path import flight_section
+from awavo.results.glossary import TERMS, explain_metric
 from awavo.results.outcome import MODES, Outcome, device_text, format_estimate, format_number, outcome_of
 from awavo.results.page import Section, SectionFn, problem_title, render
 from awavo.types import Estimate
@@ -42,7 +45,8 @@ def diagnostics_section(comparison: Comparison) -> Section | None:
         made = []
         for i, name in enumerate(names):
             rows = [row for row in group.rows if name in row.run.metrics.columns]
-            made.append(line_chart(f"train-{number}-{i}", name, rows, lambda row, n=name: training_curve(row.run, n)))
+            chart = line_chart(f"train-{number}-{i}", name, rows, lambda row, n=name: training_curve(row.run, n))
+            made.append({**chart, "meaning": explain_metric(name, list(group.limits))})
         if made:
             groups.append({"title": problem_title(group), "charts": made, "legend": _legend(group)})
             charts += made
@@ -125,7 +129,7 @@ def final_section(comparison: Comparison) -> Section:
         }
         for group in comparison.groups
     ]
-    return Section("final", "Final figures", render("sections/final.html", groups=groups))
+    return Section("final", "Final figures", render("sections/final.html", groups=groups, terms=TERMS))
 
 
 def seeds_section(comparison: Comparison) -> Section:
@@ -209,6 +213,6 @@ def _seed_cells(outcome: Outcome, index: int) -> dict[str, Any]:
 
 
 DEFAULT_SECTIONS: tuple[SectionFn, ...] = (
-    curves_section, final_section, seeds_section, certificates_section, flight_section, diagnostics_section,
-    configuration_section, reproduce_section,
+    curves_section, episode_section, final_section, aggregate_section, seeds_section, certificates_section,
+    flight_section, diagnostics_section, configuration_section, reproduce_section,
 )  # fmt: skip

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from awavo.errors import RunFolderError
 from awavo.files import read_arrays
-from awavo.results.page import asset, render
+from awavo.results.page import Section, frame, render
 from awavo.results.store import read_json, write_bytes
 from awavo.results.trajectory_scores import Z90
 
@@ -32,6 +31,13 @@ LABELS = {
     "coverage90": "inside 90% intervals",
     "draws_coverage90": "inside 90% of the ensemble",
     "crps": "CRPS",
+}
+MEANINGS = {
+    "rmse": "root mean squared error of components that nobody measured",
+    "lost": "share of components whose own RMSE is above 2",
+    "coverage90": "share of the truth inside them; 0.9 is right",
+    "draws_coverage90": "the same by draws from the posterior",
+    "crps": "error of the whole distribution: 0 is best, in the unit of the states",
 }
 
 
@@ -76,29 +82,47 @@ def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
             _figure(f"bands-{number}", f"Components never observed {name}", "Bands hold 90% of the posterior.",
                     components_figure(posterior)),
         ]  # fmt: skip
+    names = [f"{s['states']:,} states, seed {s['seed']}" for s in summaries]
+    scores = render("sections/inference_scores.html", names=names, rows=_rows(summaries))
+    blocks = [
+        {"title": name, "lines": [s["command"], f"# commit {s['commit']}, {s['device'].get('kind', '')}"]}
+        for name, s in zip(names, summaries, strict=True)
+    ]
+    sections = [
+        Section("scores", "Figures", scores),
+        *(Section(f["id"], f["title"], render("sections/inference_figure.html", figure=f)) for f in figures),
+        Section("reproduce", "Reproduce", render("sections/commands.html", blocks=blocks)),
+    ]
     return render(
-        "inference.html",
+        "report.html",
+        kind="inference",
         title=f"Inference: {', '.join(dict.fromkeys(s['system'] for s in summaries))}",
         subtitle="Trajectories inferred from part of their components by projections in tangent slices (WVI).",
-        style=Markup(asset("style.css")),
-        names=[f"{s['states']:,} states, seed {s['seed']}" for s in summaries],
-        rows=_rows(summaries),
-        figures=figures,
-        commands=[f"{s['command']}   # commit {s['commit']}, {s['device'].get('kind', '')}" for s in summaries],
+        verdicts=[],
+        notes=[],
+        sections=sections,
+        version=summaries[0].get("versions", {}).get("awavo", ""),
+        charts="{}",
+        footnote="Bands and intervals hold 90% of the posterior. Hidden components were never observed.",
+        **frame("chart.js", "chart_events.js", "page.js"),
     )
 
 
 def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def row(name: str, cells: list[str], meaning: str = "") -> dict[str, Any]:
+        return {"name": name, "meaning": meaning, "cells": cells}
+
     rows = [
-        {"name": label, "cells": [_number(s.get("scores", {}).get(key)) for s in summaries]}
+        row(label, [_number(s.get("scores", {}).get(key)) for s in summaries], MEANINGS.get(key, ""))
         for key, label in LABELS.items()
         if any(key in s.get("scores", {}) for s in summaries)
     ]
     if any(s.get("theta_inferred") for s in summaries):
-        rows.append({"name": "parameters (90% interval)", "cells": [_theta(s) for s in summaries]})
-    rows.append({"name": "largest local chi²", "cells": [_number(s["largest_chi2"]) for s in summaries]})
-    rows.append({"name": "seconds (compilation apart)", "cells": [f"{s['solve_s']:.2f}" for s in summaries]})
-    rows.append({"name": "compilation, s", "cells": [f"{s['compile_s']:.1f}" for s in summaries]})
+        rows.append(row("parameters (90% interval)", [_theta(s) for s in summaries]))
+    fit = "misfit of the worst region to its measurements; about 1 is as noisy as they are"
+    rows.append(row("largest local chi²", [_number(s["largest_chi2"]) for s in summaries], fit))
+    rows.append(row("seconds (compilation apart)", [f"{s['solve_s']:.2f}" for s in summaries]))
+    rows.append(row("compilation, s", [f"{s['compile_s']:.1f}" for s in summaries]))
     return rows
 
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -19,14 +19,21 @@ from awavo.interruption import stop_flag
 from awavo.provenance import command_line
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.store import RunData, load_run, read_config, write_sealed
+from awavo.runs.budget import guess_time
 from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
+from awavo.runs.configure import OwnEnv, configure
 from awavo.runs.evaluate import EVALUATION_SEED, Evaluator
 from awavo.runs.memory import check_playing, check_training
 from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
+from awavo.runs.progress import doing, follow
 from awavo.runs.train import Progress, run_training, state_template
+from awavo.runs.trust import is_trusted, remember
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 from awavo.training.compilation import enable_cache
-from awavo.types import Env
+
+if TYPE_CHECKING:
+    from awavo.results.watch import Watch
+    from awavo.runs.render import Rendering
 
 __all__ = ["Run", "certify", "configure", "evaluate", "load", "train", "train_iter"]
 
@@ -34,38 +41,11 @@ CERTIFICATION_SEED = 2_000_003
 READ_ONLY = "Make it writable, or copy the run elsewhere."
 
 
-def configure(
-    task: str | Env = "cartpole",
-    algo: str = "orpo-dr",
-    *,
-    cost_limits: Sequence[float] | None = None,
-    task_options: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> TrainConfig:
-    """Resolve a configuration. `options` are fields of `TrainConfig` or settings of the algorithm, in one flat list.
-
-    >>> awavo.configure("cartpole", steps=100_000, seeds=3, actor_lr=1e-3)
-    """
-    own = {f.name for f in dataclasses.fields(TrainConfig)}
-    run_options = {k: v for k, v in options.items() if k in own}
-    algo_options = {k: v for k, v in options.items() if k not in own}
-    return resolve_config(
-        TrainConfig(
-            task=task.spec.name if isinstance(task, Env) else task,
-            algo=algo,
-            cost_limits=None if cost_limits is None else tuple(cost_limits),
-            task_options=task_options or {},
-            algo_options={**algo_options, **run_options.pop("algo_options", {})},
-            **run_options,
-        )
-    )
-
-
 def train_iter(
     config: TrainConfig,
     out: str | os.PathLike[str] | None = None,
     *,
-    env: Env | None = None,
+    env: OwnEnv | None = None,
     cost_fn: Callable[..., Any] | None = None,
     operator: Any = None,
     checkpoint_seconds: float = 20.0,
@@ -73,12 +53,21 @@ def train_iter(
     """Train as a generator: a `Progress` after every chunk; resumes the run in `out`.
 
     The operator is certified first: one whose conditions are refuted is refused with the counter-example.
+
+    Args:
+        config: What to train, from `configure`.
+        out: Run folder (None: everything stays in memory).
+        env: An environment of your own in JAX, in the place of the task's name.
+        cost_fn: Your own costs, `cost_fn(obs, action, next_obs)`, for a Gymnasium environment.
+        operator: Your own operator of optimality, from `operator_from_maps`.
+        checkpoint_seconds: Seconds between checkpoints.
     """
     with stop_flag():
         enable_cache()
         problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)
         require_certified_operator(problem.settings, operator)
         check_training(config, problem)
+        remember(dataclasses.asdict(config), _left_to_import(config, env, cost_fn, operator).values())
         yield from run_training(config, problem, None if out is None else Path(out), checkpoint_seconds)
 
 
@@ -89,9 +78,22 @@ def train(
     on_progress: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Run:
-    """Train to the end (or take up where the folder stopped) and return the run. `options` as for `train_iter`."""
-    for progress in train_iter(config, out, **options):
-        if on_progress is not None:
+    """Train to the end (or take up where the folder stopped) and return the run.
+
+    Args:
+        config: A configuration from `configure`.
+        out: Run folder.
+        on_progress: Takes every `Progress`; without it, how far training is stands on stderr.
+        **options: As for `train_iter`: `env`, `cost_fn`, `operator`, `checkpoint_seconds`.
+
+    Returns:
+        The trained run.
+    """
+    updates = train_iter(config, out, **options)
+    if on_progress is None:
+        follow(updates, expected=guess_time(config, jax.default_backend()))
+    else:
+        for progress in updates:
             on_progress(progress)
     own = {name: options.get(name) for name in ("env", "cost_fn", "operator")}
     return load(out, **own, trust=True)
@@ -100,7 +102,7 @@ def train(
 def load(
     path: str | os.PathLike[str],
     *,
-    env: Env | None = None,
+    env: OwnEnv | None = None,
     cost_fn: Callable[..., Any] | None = None,
     operator: Any = None,
     trust: bool = False,
@@ -108,9 +110,21 @@ def load(
     """Open a run folder: its tables, and its policy of every seed.
 
     A configuration may name code (a cost function, an operator, a module with the environment, another interpreter).
-    Somebody else's folder must not make it run: it is refused unless the caller passes those parts, or `trust`.
+    Somebody else's folder must not make it run: it is refused unless the caller passes those parts, or `trust`, or has
+    let this configuration run this very code before (`awavo.runs.trust`).
+
+    Args:
+        path: Run folder, as given to `train`.
+        env: The environment that `train` was given, if any.
+        cost_fn: The cost function that `train` was given, if any.
+        operator: The operator that `train` was given, if any.
+        trust: Let the configuration import the code that it names.
     """
-    folder = Path(path)
+    with doing("opening the run"):
+        return _load(Path(path), env, cost_fn, operator, trust)
+
+
+def _load(folder: Path, env: OwnEnv | None, cost_fn: Any, operator: Any, trust: bool) -> Run:
     meta, notes = read_config(folder)
     stored = dict(meta["config"])
     try:
@@ -122,15 +136,22 @@ def load(
             f"'{folder}/config.json' does not fit this version of awavo ({str(error).rstrip('.')}): open the run with "
             "the version that trained it (CHANGELOG)."
         ) from error
-    own = {"task": env, "cost_fn": cost_fn, "operator": operator}
-    named = [f"{name}='{value}'" for name, value in named_code(settings).items() if own[name] is None]
-    if named and not trust:
+    named = _left_to_import(settings, env, cost_fn, operator)
+    if named and not trust and not is_trusted(meta["config"], named.values()):
+        told = ", ".join(f"{name}='{value}'" for name, value in named.items())
         raise RunFolderError(
-            f"'{folder}/config.json' names code to run ({', '.join(named)}): if you trust it, add --trust (in Python "
-            "trust=True, or pass the part itself)."
+            f"'{folder}/config.json' names code to run ({told}) that you did not run with it before, or that has "
+            "changed since: if you trust it, add --trust once (in Python trust=True, or pass the part itself)."
         )
     problem = build_problem(settings, env=env, cost_fn=cost_fn, operator=operator)
+    remember(meta["config"], named.values())
     return Run(folder, settings, meta, problem, operator, notes)
+
+
+def _left_to_import(config: TrainConfig, env: Any, cost_fn: Any, operator: Any) -> dict[str, str]:
+    """The code that a configuration names and the caller did not pass."""
+    own = {"task": env, "cost_fn": cost_fn, "operator": operator}
+    return {name: value for name, value in named_code(config).items() if own[name] is None}
 
 
 class Run:
@@ -173,7 +194,12 @@ class Run:
     ) -> np.ndarray | np.generic:
         """Choose actions for one observation or a batch `[B, d]`, with the policy of one seed (default: the first).
 
-        An algorithm with a planner plans from scratch; `planner=False` asks its actor alone.
+        Args:
+            obs: One observation `[d]` or a batch `[B, d]`, as the environment gives it.
+            seed: Whose policy (default: the first seed's).
+            greedy: The most likely action, or one drawn at random.
+            key: Random key of a stochastic action.
+            planner: An algorithm with a planner plans from scratch; False asks its actor alone.
         """
         seed = self.seeds[0] if seed is None else seed
         if seed not in self.seeds:
@@ -209,13 +235,27 @@ class Run:
         """Compute the stored certificates again; where the record differs, in words, by the part of it."""
         return recheck_run(self, on_progress)
 
+    def render(self, out: str | os.PathLike[str] | None = None, **options: Any) -> Rendering:
+        """Play one episode and write record, picture and video (default: into the run; options as for `render_run`)."""
+        from awavo.runs.render import render_run
+
+        require_writable(self.path if out is None else Path(out))
+        return render_run(self, None if out is None else Path(out), **options)
+
+    def watch(self, port: int = 0) -> Watch:
+        """Serve a live page of the run on this machine alone (port 0: any free one); `close()` ends it."""
+        from awavo.results.watch import Watch
+
+        return Watch(self.path, port=port).start()
+
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
-        """Write the report page and return its path."""
+        """Write the report page and return its path (default: report.html in the run folder)."""
         from awavo.results.report import write_report
 
         path = self.path / "report.html" if out is None else Path(out)
         require_writable(path.parent)
-        write_report([self.data], path)
+        with doing("writing the page"):
+            write_report([self.data], path)
         return path
 
 
@@ -224,17 +264,26 @@ def evaluate(
 ) -> dict[str, Any]:
     """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
 
-    With `planner=False` an algorithm that plans acts with its actor alone. `rule` says what "within limits" means.
+    Args:
+        run: A run from `load` or `train`.
+        episodes: Fresh episodes of each seed and policy.
+        seed: Seed of the episodes.
+        planner: False lets an algorithm that plans act with its actor alone.
+        rule: What "within limits" means.
+
+    Returns:
+        The content of evaluation.json: an entry for the greedy and one for the stochastic policy (docs/metrics.md).
     """
-    evaluator = Evaluator(run.problem, run.seeds, episodes, planner=planner)
-    if planner:
-        check_playing(run.problem, episodes)
-    result = {}
-    for name, greedy in (("greedy", True), ("stochastic", False)):
-        began = time.perf_counter()
-        result[name] = evaluator.summarize(
-            run.states, greedy, seed, rule, env_steps=run.env_steps, command=command_line()
-        ) | {"wall_s": time.perf_counter() - began}
+    with doing("evaluating", 2 * episodes * len(run.seeds), "episodes") as work:
+        evaluator = Evaluator(run.problem, run.seeds, episodes, planner=planner, on_played=work.advance)
+        if planner:
+            check_playing(run.problem, episodes)
+        result = {}
+        for name, greedy in (("greedy", True), ("stochastic", False)):
+            began = time.perf_counter()
+            result[name] = evaluator.summarize(
+                run.states, greedy, seed, rule, env_steps=run.env_steps, command=command_line()
+            ) | {"wall_s": time.perf_counter() - began}
     return result
 
 

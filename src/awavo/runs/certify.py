@@ -24,6 +24,7 @@ from awavo.results.curves import learning_curve
 from awavo.results.store import to_plain
 from awavo.runs.evaluate import Evaluator
 from awavo.runs.problem import Problem, functional_env
+from awavo.runs.progress import Doing, doing
 
 __all__ = ["certify_run", "compare_records", "read_plan", "recheck_run", "require_certified_operator"]
 
@@ -98,7 +99,8 @@ def _imagines(problem: Problem) -> bool:
 
 def _record(run: Any, plan: Plan, on_progress: Say | None) -> dict[str, Any]:
     """Everything in certificates.json that can be computed again."""
-    findings = _findings(run, plan, on_progress)
+    with doing("certifying", plan.episodes * len(run.seeds), "episodes (at most)") as work:
+        findings = _findings(run, plan, on_progress, work)
     return to_plain(
         {
             "format": FORMAT,
@@ -157,13 +159,20 @@ def _check_plan(plan: Plan) -> Plan:
     return plan
 
 
-def _findings(run: Any, plan: Plan, on_progress: Say | None) -> Findings:
+def _findings(run: Any, plan: Plan, on_progress: Say | None, work: Doing) -> Findings:
     problem = run.problem
+
+    def say(line: str) -> None:
+        work.details = [(line, "")]
+        if on_progress is not None:
+            on_progress(line)
+
     evaluators: dict[int, Evaluator] = {}  # one program for each size of batch
 
     def play(index: int, batch: int, num: int) -> tuple[np.ndarray, np.ndarray]:
         evaluator = evaluators.setdefault(num, Evaluator(problem, run.seeds, num))
         totals = evaluator.play_one(run.states[index], index, True, plan.seed + batch)
+        work.advance(num)
         return np.asarray(totals.returns, float), np.asarray(totals.costs, float)
 
     curve = learning_curve(run.data, "return", points=100)
@@ -182,7 +191,7 @@ def _findings(run: Any, plan: Plan, on_progress: Say | None) -> Findings:
         steps=curve.env_steps,
         curves=curve.per_seed,
         iterations=run.env_steps // per_iteration,
-        say=on_progress or (lambda line: None),
+        say=say,
     )
     return certify_subject(subject, plan)
 

@@ -33,15 +33,23 @@ class Evaluator:
     """Plays `episodes` of every seed's policy. Programs are compiled once for each kind of action.
 
     With the axis `vmap` all seeds play in one program. `planner=False` asks the actor of an algorithm that plans.
+    `on_played` hears how many more episodes have been played.
     """
 
     def __init__(
-        self, problem: Problem, seeds: Sequence[int], episodes: int, *, axis: str = "map", planner: bool = True
+        self,
+        problem: Problem,
+        seeds: Sequence[int],
+        episodes: int,
+        *,
+        axis: str = "map",
+        planner: bool = True,
+        on_played: Callable[[int], None] = lambda count: None,
     ):
         if episodes < 1:
             raise InputError(f"episodes={episodes} must be >= 1.")
         self._problem, self._seeds, self._episodes = problem, list(seeds), episodes
-        self._together = axis == "vmap"
+        self._together, self._on_played = axis == "vmap", on_played
         self._algorithm = problem.algorithm if planner else problem.algorithm._replace(start=None, plan=None)
         self._programs: dict[bool, Callable[..., Any]] = {}
 
@@ -68,7 +76,13 @@ class Evaluator:
             totals = jax.tree.map(np.asarray, program(*stacked))
             return [Episodes(*(part[i] for part in totals)) for i in range(len(numbers))]
         played = [program(key, state) for key, state in zip(keys, states, strict=True)]
-        return [Episodes(*map(np.asarray, totals)) for totals in played]
+        return [self._finish(totals) for totals in played]
+
+    def _finish(self, totals: Any) -> Episodes:
+        """Wait for the episodes of a seed."""
+        found = Episodes(*map(np.asarray, totals))
+        self._on_played(self._episodes)
+        return found
 
     def summarize(
         self, states: States, greedy: bool, seed: int = EVALUATION_SEED, rule: LimitRule = STRICT, **about: Any
@@ -99,7 +113,7 @@ class Evaluator:
             if self._together:
                 return evaluate_hosts(hosts, partial(decide, _stack(list(states))), fresh, self._episodes, starts)
             return [
-                evaluate_host(hosts[0], partial(decide, state), fresh, self._episodes, start)
+                evaluate_host(hosts[0], partial(decide, state), fresh, self._episodes, start, self._on_played)
                 for state, start in zip(states, starts, strict=True)
             ]
         finally:

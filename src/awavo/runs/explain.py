@@ -27,6 +27,7 @@ from awavo.provenance import stamp
 from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.results.store import to_plain, write_bytes, write_table
 from awavo.runs.api import Run
+from awavo.runs.progress import doing
 
 __all__ = ["Explanation", "explain_run_folder", "write_tables"]
 
@@ -72,10 +73,11 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     problem = run.problem
     assert problem.env is not None, "every task with factors is functional"
     steps = problem.spec.horizon
-    traces = explain_policies(
-        problem.env, problem.algorithm, run.states, factors, push=TASK_PUSHES[run.config.task], episodes=episodes,
-        steps=steps,
-    )  # fmt: skip
+    with doing("explaining", len(run.states), "seeds") as work:
+        traces = explain_policies(
+            problem.env, problem.algorithm, work.each(run.states), factors, push=TASK_PUSHES[run.config.task],
+            episodes=episodes, steps=steps,
+        )  # fmt: skip
     names = [factor.name for factor in factors]
     found = policy_summary(traces, names)
     costs = policy_costs(traces, problem.spec.cost_names)

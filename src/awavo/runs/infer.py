@@ -24,6 +24,7 @@ from awavo.results.store import to_plain, write_bytes
 from awavo.results.trajectory_page import SUMMARY, write_inference_report
 from awavo.results.trajectory_scores import Z90, score
 from awavo.runs.memory import check_inference
+from awavo.runs.progress import doing
 from awavo.training.checkpoint import latest_checkpoint, write_checkpoint
 
 __all__ = ["Inference", "infer_trajectories"]
@@ -65,16 +66,33 @@ def infer_trajectories(
 ) -> Inference:
     """Infer the states [K + 1, sites] at times 0..K from observations [K, sites] at 1..K, NaN where there is none.
 
-    With `out`, the posterior, a summary and a report page are written there, and the same call resumes a stopped one.
-    With `truth` [K + 1, sites] the summary has errors and calibration.
+    Args:
+        system: The dynamics and the prior of the first state.
+        observed: Observations `[K, sites]`, NaN where nothing was measured.
+        noise_std: Standard deviation of the noise of an observation.
+        settings: How to infer (default: `Settings()`).
+        truth: The states `[K + 1, sites]` where they are known: the summary then has errors and calibration.
+        out: Folder for the posterior, a summary and a report page; the same call resumes a stopped one.
+        times: Times `[K + 1]` for the pictures.
+        name: Name of the system on the page.
+        on_stage: Called with the stage, their number and what it does.
+        checkpoint_seconds: Seconds between checkpoints.
     """
     settings = settings or Settings()
     observed = check_observations(observed, system.shape, noise_std)
     check_inference(observed.shape[1], len(observed), settings.num_draws, settings.dtype)
     truth = None if truth is None else _checked_truth(truth, (len(observed) + 1, observed.shape[1]))
     folder = None if out is None else Path(out)
-    with locked(folder):
-        return _infer(system, observed, noise_std, settings, truth, folder, times, name, on_stage, checkpoint_seconds)
+    with locked(folder), doing("inferring", unit="stages (at most)") as work:
+
+        def stage(done: int, total: int, text: str) -> None:
+            if work.total is None:
+                work.first = done
+            work.done, work.total, work.details = done, total, [] if text == "compiling" else [(text, "")]
+            if on_stage is not None:
+                on_stage(done, total, text)
+
+        return _infer(system, observed, noise_std, settings, truth, folder, times, name, stage, checkpoint_seconds)
 
 
 def _infer(
@@ -86,15 +104,14 @@ def _infer(
     folder: Path | None,
     times: np.ndarray | None,
     name: str,
-    on_stage: Callable[[int, int, str], None] | None,
+    on_stage: Callable[[int, int, str], None],
     checkpoint_seconds: float,
 ) -> Inference:
     fingerprint = _fingerprint(observed, noise_std, system, settings)
     state, notes = _resume(folder, fingerprint, settings)
     data = make_data(system, observed, noise_std, settings)
     state = state or first_state(data, system.theta)
-    if on_stage:
-        on_stage(state.stage, num_stages(make_engine(system, len(observed), settings)), "compiling")
+    on_stage(state.stage, num_stages(make_engine(system, len(observed), settings)), "compiling")
     engine, compile_s = compile_engine(make_engine(system, len(observed), settings), data, system.theta)
     began, saved, resumed_at, last = time.perf_counter(), time.perf_counter(), state.stage, state
     processor = time.process_time()
@@ -108,8 +125,7 @@ def _infer(
             if folder is not None and time.perf_counter() - saved >= checkpoint_seconds:
                 _save(folder, item, fingerprint)
                 saved = time.perf_counter()
-        if on_stage:
-            on_stage(num_stages(engine) if isinstance(item, Posterior) else item.stage, num_stages(engine), text)
+        on_stage(num_stages(engine) if isinstance(item, Posterior) else item.stage, num_stages(engine), text)
     assert posterior is not None
     summary = {
         "system": name, "states": int(np.prod(system.shape)), "seed": settings.seed, "times": len(observed),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-import importlib
+import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from awavo.config import TrainConfig, check_config, config_from_mapping
@@ -15,8 +17,8 @@ from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_n
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = [
-    "Problem", "build_problem", "check_copies", "functional_env", "import_function", "load_preset", "named_code",
-    "resolve_config",
+    "Problem", "build_problem", "check_copies", "check_gymnasium_id", "check_names", "check_option_names",
+    "functional_env", "import_function", "load_preset", "named_code", "resolve_config", "settings_class",
 ]  # fmt: skip
 
 BRIDGE = "bridge:"
@@ -31,7 +33,8 @@ class Problem(NamedTuple):
     algorithm: Algorithm
     settings: Any
     env: Env | None
-    make_host: Callable[..., Any] | None  # of as many environments as training uses, or as asked
+    # Of as many environments as training uses, or as asked; further options go to a Gymnasium environment.
+    make_host: Callable[..., Any] | None
 
 
 def load_preset(algo: str, preset: str, task: str) -> dict[str, Any]:
@@ -83,21 +86,27 @@ def resolve_known(algo: str) -> None:
 
 
 def build_problem(
-    config: TrainConfig, *, env: Env | None = None, cost_fn: Callable[..., Any] | None = None, operator: Any = None
+    config: TrainConfig,
+    *,
+    env: Env | Callable[..., Any] | None = None,
+    cost_fn: Callable[..., Any] | None = None,
+    operator: Any = None,
 ) -> Problem:
     """Build the environment and the algorithm of a resolved configuration.
 
-    `env` replaces the task by an environment of the caller's; `cost_fn` and `operator` are the caller's own functions.
+    `env` replaces the task by one of the caller's, functional or a class or factory of Gymnasium environments;
+    `cost_fn` and `operator` are the caller's own functions.
     """
     settings = config_from_mapping(settings_class(config.algo), config.algo_options, f"algorithm '{config.algo}'")
-    make_hosts = None
-    if env is None and config.task in TASKS:
+    make_hosts, own = None, None if isinstance(env, Env) else env
+    env = env if isinstance(env, Env) else None
+    if env is None and own is None and config.task in TASKS:
         env = functional_env(config)
     if env is not None:
         spec = env.spec
     else:
         check_copies(config, settings.num_envs)
-        make_hosts = _host_factory(config, cost_fn or import_function(config.cost_fn))
+        make_hosts = _host_factory(config, cost_fn or import_function(config.cost_fn), own)
         probe = make_hosts(1)
         spec = probe.spec
         probe.close()
@@ -110,7 +119,7 @@ def build_problem(
         settings = resolve_sizes(spec, settings)
     factory = resolve(config.algo, ALGORITHMS, "algorithm")
     extra = {} if operator is None else {"operator": operator}
-    make_host = None if make_hosts is None else lambda count=settings.num_envs: make_hosts(count)
+    make_host = None if make_hosts is None else lambda count=settings.num_envs, **more: make_hosts(count, **more)
     return Problem(spec, factory(spec, settings, **extra), settings, env, make_host)
 
 
@@ -127,15 +136,20 @@ def functional_env(config: TrainConfig) -> Env:
     return env if config.cost_sum_limit is None else sum_costs(env, config.cost_sum_limit)
 
 
-def _host_factory(config: TrainConfig, cost_fn: Callable[..., Any] | None) -> Callable[[int], Any]:
-    """What makes so many host environments."""
+def _host_factory(
+    config: TrainConfig, cost_fn: Callable[..., Any] | None, own: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    """What makes so many host environments, of the task or of the caller's own factory.
+
+    Gymnasium's take further options, such as a `render_mode`.
+    """
     if config.cost_sum_limit is not None:
         raise ConfigError("a limit on the sum of costs is for built-in tasks: sum them in the cost function instead.")
-    if config.task in HOST_TASKS:
+    if own is None and config.task in HOST_TASKS:
         if cost_fn is not None:
             raise ConfigError(f"task '{config.task}' brings its own costs: cost_fn is for Gymnasium environments.")
         limits = {} if config.cost_limits is None else {"cost_limits": config.cost_limits}
-        return lambda count: make_host_task(config.task, num_envs=count, **limits, **config.task_options)
+        return lambda count, **_: make_host_task(config.task, num_envs=count, **limits, **config.task_options)
     common: dict[str, Any] = dict(cost_fn=cost_fn, cost_limits=config.cost_limits)
     options = dict(config.task_options)
     horizon = options.pop("horizon", None)
@@ -144,19 +158,22 @@ def _host_factory(config: TrainConfig, cost_fn: Callable[..., Any] | None) -> Ca
     if names is not None and not all(isinstance(name, str) for name in ([names] if isinstance(names, str) else names)):
         raise ConfigError(f"cost_names={names!r} are not names.")
     common |= dict(horizon=horizon, cost_names=[names] if isinstance(names, str) else names)
-    if config.task.startswith(BRIDGE):
+    if own is None and config.task.startswith(BRIDGE):
         from awavo.tasks.bridge import bridge_env
 
         if "python" not in options:
             raise ConfigError("a bridged task needs the other interpreter: give the task option python=PATH.")
-        own = {k: options.pop(k) for k in ("python", "module", "timeout", "path") if k in options}
+        front = {k: options.pop(k) for k in ("python", "module", "timeout", "path") if k in options}
         name = config.task.removeprefix(BRIDGE)
-        return lambda count: bridge_env(name, num_envs=count, **own, **common, env_options=options)
+        return lambda count, **_: bridge_env(name, num_envs=count, **front, **common, env_options=options)
     from awavo.tasks.host import host_env
+    from awavo.tasks.making import find_source
 
-    _check_gymnasium_id(config.task)
-    own = {k: options.pop(k) for k in ("vectorization", "timeout") if k in options}
-    return lambda count: host_env(config.task, num_envs=count, **common, **own, env_options=options)
+    if own is None:
+        check_gymnasium_id(config.task)
+    source = own or find_source(config.task)
+    front = {k: options.pop(k) for k in ("vectorization", "timeout") if k in options}
+    return lambda count, **more: host_env(source, num_envs=count, **common, **front, env_options={**options, **more})
 
 
 def check_copies(config: TrainConfig, copies: int) -> None:
@@ -168,10 +185,49 @@ def check_copies(config: TrainConfig, copies: int) -> None:
         raise ConfigError(f"{copies} {what} of '{config.task}' are above {most}: lower num_envs or seeds.")
 
 
-def _check_gymnasium_id(name: str) -> None:
+def check_names(task: str, algo: str, preset: str) -> None:
+    """Refuse unknown names of an algorithm, a preset or a task before anything slow is imported."""
+    resolve_known(algo)
+    load_preset(algo, preset, task)
+    if task not in TASKS and task not in HOST_TASKS:
+        check_gymnasium_id(task)
+
+
+def check_option_names(algo: str, names: Iterable[str]) -> None:
+    """Refuse options that the algorithm does not have, by its source: importing it would load jax."""
+    known = _field_names(*ALGORITHMS[algo].config.split(":"))
+    for name in names:
+        if known and name not in known:
+            raise UnknownNameError(f"algorithm '{algo}' has no option '{name}'.{did_you_mean(name, known)}")
+
+
+def _field_names(module: str, kind: str) -> set[str]:
+    """Names of the fields of a dataclass of this package, those of its bases too; nothing where it is not found."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return set()
+    body = ast.parse(Path(spec.origin).read_text()).body
+    imported = {alias.name: n.module or "" for n in body if isinstance(n, ast.ImportFrom) for alias in n.names}
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    if kind not in classes:
+        return _field_names(imported[kind], kind) if imported.get(kind, "").startswith("awavo.") else set()
+    bases = [base.id for base in classes[kind].bases if isinstance(base, ast.Name)]
+    own = [node.target for node in classes[kind].body if isinstance(node, ast.AnnAssign)]
+    names = {target.id for target in own if isinstance(target, ast.Name)}
+    return names.union(*(_field_names(module, base) for base in bases))
+
+
+def check_gymnasium_id(name: str) -> None:
+    """Refuse an id that Gymnasium does not know and that names no module."""
+    if ":" in name:
+        return
     import gymnasium as gym
 
-    if name in gym.registry or ":" in name:
+    from awavo.tasks.registration import register_all
+
+    register_all()
+
+    if name in gym.registry:
         return
     known = [*TASKS, *HOST_TASKS, *(gym.registry if any(c in name for c in "-/") else ())]
     raise UnknownNameError(f"no task or Gymnasium id is named '{name}'.{did_you_mean(name, known)}")

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from awavo.checks import LARGEST, all_usable
 from awavo.errors import BrokenEnvironmentError, InputError
@@ -170,9 +170,14 @@ class BridgeBackend:
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
-        for worker, seed in zip(self._workers, seeds, strict=True):
+        return self.restart(np.arange(len(self._workers)), seeds)
+
+    def restart(self, which: Int[np.ndarray, " n"], seeds: list[int]) -> Float[np.ndarray, "n d"]:
+        """Break off some of the episodes and begin others in their place."""
+        workers = [self._workers[i] for i in which]
+        for worker, seed in zip(workers, seeds, strict=True):
             worker.send("reset", seed=seed)
-        return np.stack([self._observation(worker, worker.receive()[1], "obs") for worker in self._workers])
+        return np.stack([self._observation(worker, worker.receive()[1], "obs") for worker in workers])
 
     def step(self, action: np.ndarray) -> HostStep:
         """Step every environment."""
@@ -190,7 +195,7 @@ class BridgeBackend:
         """The fields of a `HostStep` of one environment; numbers of `info` for a cost function stand for costs."""
         reward, costs = header.get("reward"), header.get("costs")
         ends = [header.get(name) for name in ("terminated", "truncated")]
-        if isinstance(reward, bool) or not isinstance(reward, int | float) or not all_usable(reward):
+        if isinstance(reward, bool) or not isinstance(reward, int | float) or not abs(reward) <= LARGEST:  # nor is NaN
             raise worker.refuse(f"the reward {reward!r:.50}, expected a finite number")
         if not all(isinstance(end, bool) for end in ends):
             raise worker.refuse(f"the ends {ends!r:.50}, expected true or false")
@@ -275,6 +280,8 @@ def _offer_problem(offer: Header, arrays: Mapping[str, np.ndarray]) -> str | Non
         lengths = [len(b) for b in bounds if isinstance(b, list) and all(isinstance(x, int | float) for x in b)]
         if len(lengths) != 2 or lengths[0] != lengths[1] or not lengths[0]:
             return "bounds of actions that are none"
+        if not all(low <= high for low, high in zip(*bounds, strict=True)):  # nor is NaN
+            return "bounds of actions of which a lower one is above the upper"
     if horizon is not None and not (type(horizon) is int and horizon > 0):
         return "a time limit that is none"
     if not isinstance(offer.get("costs"), dict):

@@ -21,7 +21,7 @@ from awavo.tasks.check_episodes import check_cost_series, check_ends, check_star
 from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
 from awavo.tasks.cost_functions import CostFn, apply_cost_fn, find_info, takes_info
 from awavo.tasks.gymnasium_host import HostTaskEnv
-from awavo.tasks.host import make_gymnasium
+from awavo.tasks.making import find_source, make_gymnasium
 from awavo.tasks.spaces import action_spec, check_observation_space
 from awavo.types import Env
 
@@ -65,7 +65,9 @@ def check_env(
 
 def _make(target: str | Callable[[], gym.Env], options: dict[str, Any], report: Report) -> gym.Env | None:
     try:
-        return make_gymnasium(target, {**options, **_quiet(target)}, None)
+        target = find_source(target) if isinstance(target, str) else target
+        env = make_gymnasium(target, {**options, **_quiet(target)}, None)
+        return env if _time_limit(env) is None or env.spec else gym.wrappers.TimeLimit(env, env.unwrapped.horizon)  # pyright: ignore[reportAttributeAccessIssue]
     except MissingExtraError:
         raise
     except Exception as error:
@@ -186,7 +188,8 @@ def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: b
 def _time_limit(env: gym.Env) -> int | None:
     if isinstance(env, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
         return env.task_spec.horizon
-    return env.spec.max_episode_steps if env.spec else None
+    own = getattr(env.unwrapped, "horizon", None)
+    return (env.spec.max_episode_steps if env.spec else None) or (own if isinstance(own, int) else None)
 
 
 def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report) -> None:

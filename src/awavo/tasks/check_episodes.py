@@ -20,7 +20,7 @@ def check_ends(trace: Trace, report: Report) -> None:
         if trace.limit is None:
             report.error(
                 f"step(): expected an episode to end, saw none in {steps} random steps and no time limit.",
-                "Register it with max_episode_steps=N, or pass horizon=N to host_env.",
+                "Give it an attribute horizon = N, or register it with max_episode_steps=N.",
             )
         return
     lengths = [length for length, _, _ in trace.ends]

@@ -7,26 +7,25 @@ import functools
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, SupportsFloat, TypeAlias
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from jaxtyping import Float
+from jaxtyping import Float, Int, UInt8
 
-from awavo.errors import BrokenEnvironmentError, InputError, MissingExtraError, UnknownNameError
+from awavo.errors import BrokenEnvironmentError, InputError
+from awavo.registry import check_option
 from awavo.tasks.cost_functions import CostFn, InfoSource, apply_cost_fn, find_info, takes_info
 from awavo.tasks.host_core import CostSource, HostEnv, HostStep, find_costs, name_costs
+from awavo.tasks.making import EnvSource, make_gymnasium
+from awavo.tasks.mujoco_drawing import Painter
 from awavo.tasks.patience import TIMEOUT, check_timeout, watched
-from awavo.tasks.registration import register_all
 from awavo.tasks.spaces import action_spec, check_observation_space
 from awavo.types import Box, EnvSpec
 
 __all__ = ["HostEnv", "host_env", "make_gymnasium"]
-
-# A Gymnasium id, or a factory of environments.
-EnvSource: TypeAlias = str | Callable[..., gym.Env]
 
 
 class FlatEnv(gym.Wrapper):
@@ -94,6 +93,7 @@ class GymnasiumBackend:
         self._timeout = timeout
         self._source = source
         self._broken = False
+        self._painter: Painter | None = None
         mode = AutoresetMode.SAME_STEP
         # Forked workers would inherit the locks of jax's threads.
         self._envs = (
@@ -106,6 +106,16 @@ class GymnasiumBackend:
         """Start an episode everywhere."""
         with self._watched("reset()"):
             return self._envs.reset(seed=seeds)[0]  # pyright: ignore[reportArgumentType]
+
+    def restart(self, which: Int[np.ndarray, " n"], seeds: list[int]) -> Float[np.ndarray, "n d"]:
+        """Break off some of the episodes and begin others in their place."""
+        count = self._envs.num_envs
+        every: list[int | None] = [None] * count
+        for i, seed in zip(which, seeds, strict=True):
+            every[i] = seed
+        mask = np.isin(np.arange(count), which)
+        with self._watched("reset()"):
+            return self._envs.reset(seed=every, options={"reset_mask": mask})[0][which]  # pyright: ignore[reportArgumentType]
 
     def step(self, action: np.ndarray) -> HostStep:
         """Step every environment; the end of an episode stands in `final_obs` and `final_info`."""
@@ -130,38 +140,33 @@ class GymnasiumBackend:
             self._broken = True
             raise
 
+    def picture(self) -> UInt8[np.ndarray, "h w 3"] | None:
+        """The first environment: a MuJoCo simulation as we draw it, else its own `rgb_array` where it makes one."""
+        first = self._envs.envs[0].unwrapped if isinstance(self._envs, SyncVectorEnv) else None
+        if hasattr(first, "model") and hasattr(first, "data") and hasattr(first, "mujoco_renderer"):
+            if self._painter is None:
+                self._painter = Painter(first.model)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            return self._painter.paint(first.data)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        with self._watched("render()"):
+            frames = self._envs.render()
+        frame = np.asarray(frames[0]) if frames else None
+        if frame is None or frame.ndim != 3 or frame.shape[2] != 3 or not frame.size:
+            return None
+        return np.clip(frame, 0, 255).astype(np.uint8)
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of a step, from the pictures a second that the environment names."""
+        rate = (self._envs.metadata or {}).get("render_fps")
+        return 1 / rate if isinstance(rate, int | float) and rate > 0 else None
+
     def close(self) -> None:
         """Close the environments; processes that do not answer are ended."""
+        if self._painter is not None:
+            self._painter.close()
         hard = self._broken and isinstance(self._envs, AsyncVectorEnv)
         with contextlib.suppress(multiprocessing.TimeoutError):
             self._envs.close(**({"terminate": True} if hard else {}))
-
-
-def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | None) -> gym.Env:
-    """Build one environment of a Gymnasium id, with the given time limit if any, or of a factory, as it is."""
-    register_all()
-    if callable(id):
-        env = id(**options)
-        if not isinstance(env, gym.Env):
-            raise InputError(
-                f"the factory returned {type(env).__name__}, expected a gymnasium.Env: derive from that class."
-            )
-        return env
-    try:
-        return gym.make(id, max_episode_steps=horizon, **options)
-    except ModuleNotFoundError as error:
-        if error.name not in ("imageio", "glfw", "mujoco"):
-            raise UnknownNameError(f"Gymnasium cannot make '{id}': {error}") from error
-        # Its MuJoCo environments import what draws their window, with or without one.
-        raise MissingExtraError(
-            f"Gymnasium's '{id}' needs {error.name}, which is not installed: pip install 'awavo[mujoco]'."
-        ) from error
-    except gym.error.Error as error:
-        raise UnknownNameError(f"Gymnasium cannot make '{id}': {error}") from error
-    except Exception as error:  # the environment's own code may raise anything
-        raise InputError(
-            f"Gymnasium cannot make '{id}' with {dict(options)}: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _make_flat(
@@ -188,7 +193,8 @@ def host_env(
     Costs come from `info` or from `cost_fn(obs [E, d], action, next_obs [E, d]) -> [E] or [E, C]`, called with
     flattened observations and with actions in the environment's own units; `next_obs` is the true next one at the end
     of an episode too. A function with a parameter `info` gets the numbers in the environment's own `info` as well, each
-    with one row for each environment. `horizon` is needed where the environment has no time limit of its own.
+    with one row for each environment. Names and limits of costs and the horizon are attributes of the environment
+    (`cost_names`, `cost_limits`, `horizon`) unless given here; a horizon is needed where there is no time limit.
     `vectorization` is "sync" or "async" (one process each). `timeout` bounds every step and reset, in seconds.
     """
     if num_envs < 1:
@@ -199,9 +205,10 @@ def host_env(
     try:
         with watched("the first step of the environment", timeout):
             spec, start, source = _probe(id, probe, cost_fn, cost_names, cost_limits, horizon)
+        limit = horizon or (None if _time_limit(probe) else spec.horizon)
     finally:
         probe.close()
-    factory = functools.partial(_make_flat, id, options, horizon, source)
+    factory = functools.partial(_make_flat, id, options, limit, source)
     backend = GymnasiumBackend([factory] * num_envs, vectorization, timeout, source)
     return HostEnv(spec, num_envs, backend, start, cost_fn)
 
@@ -226,10 +233,9 @@ def _probe(
     next_obs, _, _, _, info = five_tuple(env.step(action if isinstance(actions, Box) else action.item()))
     source = None
     if cost_fn is None:
-        source = find_costs(info, names, getattr(env.unwrapped, "cost_names", None))
+        source = find_costs(info, names, _listed(env, "cost_names", str))
         costs, names = source.read(info)[None], source.names
-        if limits is None and hasattr(env.unwrapped, "cost_limits"):
-            limits = [float(b) for b in env.unwrapped.cost_limits]  # pyright: ignore[reportAttributeAccessIssue]
+        limits = _listed(env, "cost_limits", float) if limits is None else limits
     else:
         source = find_info(info) if takes_info(cost_fn) else None
         numbers = None if source is None else source.unpack(source.read(info)[None])
@@ -240,16 +246,36 @@ def _probe(
     return EnvSpec(name, obs_dim, actions, horizon, names, limits), start, source
 
 
+def _listed(env: gym.Env, name: str, kind: Callable[[Any], Any]) -> list[Any] | None:
+    """An attribute of the environment as a list; one entry may stand alone."""
+    value = getattr(env.unwrapped, name, None)
+    if value is None:
+        return None
+    try:
+        return [kind(item) for item in ([value] if isinstance(value, str) or np.ndim(value) == 0 else value)]
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the environment's {name} is {value!r} ({error}): expected one entry for each cost."
+        ) from error
+
+
+def _time_limit(env: gym.Env) -> int | None:
+    return env.spec.max_episode_steps if env.spec else None
+
+
 def _find_horizon(env: gym.Env, name: str, horizon: int | None) -> int:
-    registered = env.spec.max_episode_steps if env.spec else None
+    registered = _time_limit(env)
     own = env.unwrapped.spec.max_episode_steps if env.unwrapped.spec else None
     if horizon is not None and own is not None and own < horizon:
         raise InputError(
             f"horizon={horizon}, but {name} ends itself after {own} steps: pass its own option in env_options."
         )
     found = horizon or registered
+    if found is None and hasattr(env.unwrapped, "horizon"):
+        return check_option("horizon", env.unwrapped.horizon, 1)  # pyright: ignore[reportAttributeAccessIssue]
     if found is None:
         raise InputError(
-            f"{name} has no time limit: pass horizon=N, the number of steps after which to truncate an episode."
+            f"{name} has no time limit: give the environment an attribute horizon = N, the number of steps after which "
+            f"to truncate an episode, or the task option horizon=N."
         )
     return int(found)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from numpy.typing import ArrayLike
 
 from awavo.checks import LARGEST, all_finite, all_usable, check_limits
@@ -22,7 +22,8 @@ __all__ = ["Backend", "CostSource", "HostEnv", "HostStep", "find_costs", "name_c
 
 COST_REMEDY = (
     "report info['cost'] (or info['costs'] of shape (C,), or named info['cost_<name>']) on every step, "
-    "or pass cost_fn(obs, action, next_obs) or cost_fn(obs, action, next_obs, info)."
+    "or give a function cost_fn(obs, action, next_obs) or cost_fn(obs, action, next_obs, info): --cost-fn "
+    "MODULE:FUNCTION, in Python cost_fn=FUNCTION."
 )
 
 
@@ -51,6 +52,10 @@ class Backend(Protocol):
 
     def step(self, action: np.ndarray) -> HostStep:
         """Step every environment."""
+        ...
+
+    def restart(self, which: Int[np.ndarray, " n"], seeds: list[int]) -> Float[np.ndarray, "n d"]:
+        """Break off some of the episodes and begin others in their place."""
         ...
 
     def close(self) -> None:
@@ -82,7 +87,10 @@ class CostSource(NamedTuple):
 
 
 def find_costs(info: Mapping[str, ArrayLike], wanted: Sequence[str] | None, known: Sequence[str] | None) -> CostSource:
-    """Find the costs in the `info` of a step: `costs`, then the wanted names, then `cost`, then every `cost_<name>`."""
+    """Find the costs in the `info` of a step: `costs`, then the wanted names, then `cost`, then every `cost_<name>`.
+
+    `known` are the names that the environment itself gives them.
+    """
     named = tuple(sorted(k for k in info if k.startswith("cost_") and k != "cost_sum" and np.ndim(info[k]) == 0))
     if "costs" in info:
         number = int(np.size(info["costs"]))
@@ -92,11 +100,12 @@ def find_costs(info: Mapping[str, ArrayLike], wanted: Sequence[str] | None, know
         names, keys = tuple(wanted), tuple(f"cost_{name}" for name in wanted)
         number = len(keys)
     elif "cost" in info:
-        names, keys = tuple(wanted or ("cost",)), ("cost",)
-        number = int(np.size(info["cost"]))
+        number, keys = int(np.size(info["cost"])), ("cost",)
+        names = tuple(wanted or (known if known and len(known) == number else ("cost",)))
     elif named:
-        keys = named
-        names = tuple(wanted or (key.removeprefix("cost_") for key in named))
+        keys = tuple(f"cost_{name}" for name in known or ())
+        keys = keys if keys and set(keys) <= set(named) else named  # the environment's own order, where it has one
+        names = tuple(wanted or (key.removeprefix("cost_") for key in keys))
         number = len(keys)
     else:
         raise BrokenEnvironmentError(f"step(): info has no cost, only {sorted(info) or 'nothing'}: {COST_REMEDY}")
@@ -132,6 +141,22 @@ class HostEnv:
         self._obs = obs
         return obs.copy()
 
+    def restart(self, seeds: Sequence[int | None]) -> Float[np.ndarray, "E d"]:
+        """Begin another episode where a seed is given, the others stay where they are; returns what all observe."""
+        if self._obs is None:
+            raise InputError("restart() was called before reset(): call reset(seed) first.")
+        if len(seeds) != self.num_envs:
+            raise InputError(
+                f"restart(): {len(seeds)} seeds for {self.num_envs} environments: give a seed or None each."
+            )
+        given = {i: seed for i, seed in enumerate(seeds) if seed is not None}
+        if given:
+            obs = self._backend.restart(np.array(list(given)), list(given.values()))
+            self._check_numbers("reset()", observation=obs)
+            self._obs = self._obs.copy()
+            self._obs[list(given)] = obs
+        return self._obs.copy()
+
     def step(self, action: Shaped[np.ndarray, " E *d"], hold: Bool[np.ndarray, " E"] | None = None) -> Timestep:
         """Step every environment with actions `0 .. n-1`, or in the environment's own units.
 
@@ -159,6 +184,16 @@ class HostEnv:
                     f"{where}: the {name} of {self.spec.name} is not finite or is beyond {LARGEST:g}: "
                     "run `awavo check-env` on it."
                 )
+
+    def picture(self) -> UInt8[np.ndarray, "h w 3"] | None:
+        """What the first environment looks like now; None where nothing draws it."""
+        draw = getattr(self._backend, "picture", None)
+        return None if draw is None else draw()
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Seconds of the task that one step takes, where that is known."""
+        return getattr(self._backend, "seconds", None)
 
     def close(self) -> None:
         """Close the environments."""

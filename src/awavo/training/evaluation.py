@@ -64,17 +64,22 @@ def evaluate_host(
     fresh: Memory,
     num_episodes: int,
     seed: int,
+    on_played: Callable[[int], None] = lambda count: None,
 ) -> Episodes:
     """Run whole episodes, the same number in each of the E environments, so that short ones are not favoured.
 
-    `decide(key, obs, memory)` returns actions and the planner's memory, which is `fresh` where an episode starts.
+    `decide(key, obs, memory)` returns actions and the planner's memory, which is `fresh` where an episode starts;
+    `on_played` hears of every episode that counts.
     """
     tally = _Tally(host, num_episodes, seed)
     key, step, memory = jax.random.key(seed), 0, fresh
     while not tally.complete:
         action, memory = decide(jax.random.fold_in(key, step), tally.obs, memory)
+        before = tally.played
         done = tally.step(np.asarray(action))
-        memory = select(done, fresh, memory) if done.any() else memory
+        if done.any():
+            memory = select(done, fresh, memory)
+            on_played(tally.played - before)
         step += 1
     return tally.episodes()
 
@@ -110,6 +115,10 @@ class _Tally:
         self._played = np.zeros(host.num_envs, int)
         self._rows: list[np.ndarray] = []
         self.obs = np.asarray(host.reset(seed))
+
+    @property
+    def played(self) -> int:
+        return len(self._rows)
 
     @property
     def complete(self) -> bool:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from awavo.training.compilation import jit_once
 from awavo.training.loop import ChunkOutput, TrainState, summarize
@@ -35,6 +35,10 @@ class VectorHost(Protocol):
 
     def step(self, action: np.ndarray) -> Timestep:
         """Step everywhere, auto-resetting in the same step."""
+        ...
+
+    def restart(self, seeds: Sequence[int | None]) -> Float[np.ndarray, "E d"]:
+        """Begin another episode where a seed is given; returns what all observe."""
         ...
 
     def close(self) -> None:
@@ -65,7 +69,7 @@ class HostRunner:
             learn, self._select = jax.vmap(learn), jax.vmap(select, (0, None, 0))
         self._decide = jax.jit(decide, static_argnums=4)
         self._learn = jax.jit(learn, donate_argnums=1)
-        self._begin = algorithm.begin
+        self._begin, self._cut_after = algorithm.begin, algorithm.cut_after
         init = jit_once(host_init_fn(algorithm))
         self._groups = [list(seeds)] if self._together else [[seed] for seed in seeds]
         self._states: list[TrainState] = [init(np.int32(seed)) for seed in seeds]
@@ -109,13 +113,16 @@ class HostRunner:
         for i in range(iteration, iteration + num_iterations):
             halves = [jax.random.split(jax.random.fold_in(key, i)) for key in keys]
             rollout = self._collect([half[0] for half in halves], learnt, running)
+            whole = rollout.done
+            if self._cut_after is not None:
+                rollout = self._cut_episodes(i, rollout, running)
             start = time.perf_counter()
             learnt, info = self._learn(self._pack([half[1] for half in halves]), learnt, rollout)
             # The first call compiles: its time is reported as that.
             if self.compile_seconds == 0.0:
                 jax.block_until_ready(info)
                 self.compile_seconds = time.perf_counter() - start
-            rows.append(self._unpack(jax.tree.map(np.asarray, summarize(info, rollout))))
+            rows.append(self._unpack(jax.tree.map(np.asarray, summarize(info, rollout, whole))))
         done = jnp.asarray(iteration + num_iterations, jnp.int32)
         owned = zip(keys, self._unpack(learnt), strict=True)
         self._states[members] = [TrainState(key, done, own, None) for key, own in owned]
@@ -143,6 +150,19 @@ class HostRunner:
         rollout = jax.tree.map(lambda *leaves: np.stack(leaves, axis), *steps)
         return rollout._replace(extras=_stack_along(extras, axis))
 
+    def _cut_episodes(self, iteration: int, rollout: Rollout, running: _Running) -> Rollout:
+        """Begin another episode where one has grown as old as the algorithm lets it, after a rollout."""
+        assert self._cut_after is not None
+        steps = iteration * self._length * running.episodes[0].host.num_envs
+        ages = np.maximum(np.asarray(self._cut_after(jnp.asarray(steps, jnp.int32))), 1)
+        cut = self._pack([episodes.cut(ages, iteration) for episodes in running.episodes])
+        if not cut.any():
+            return rollout
+        running.memory = self._select(cut, running.fresh, running.memory)
+        truncated = np.array(rollout.truncated)
+        truncated[..., -1, :] |= cut
+        return rollout._replace(truncated=truncated)
+
     def _pack(self, trees: list[Tree]) -> Tree:
         """The trees of a group's seeds as one: the only one, or stacked."""
         if not self._together:
@@ -169,7 +189,7 @@ class _Episodes:
     """The environments of one seed and the totals of their running episodes."""
 
     def __init__(self, host: VectorHost, seed: int, iteration: int):
-        self.host = host
+        self.host, self._seed = host, seed
         # A resumed run draws other episodes than those it has seen.
         start = np.random.SeedSequence([seed, iteration]).generate_state(1)[0]
         self.obs = np.asarray(host.reset(int(start % (2**31 - host.num_envs))))
@@ -186,12 +206,23 @@ class _Episodes:
             self.obs, action, (), out.reward, out.costs, out.terminated, out.truncated, out.final_obs,
             self._returns, self._costs, self._length,
         )  # fmt: skip
-        done = np.asarray(out.terminated | out.truncated)
-        self._returns = np.where(done, 0, self._returns).astype(np.float32)
-        self._costs = np.where(done[:, None], 0, self._costs).astype(np.float32)
-        self._length = np.where(done, 0, self._length).astype(np.int32)
+        self._forget(np.asarray(out.terminated | out.truncated))
         self.obs = np.asarray(out.obs)
         return jax.tree.map(np.asarray, Rollout(*row))
+
+    def cut(self, ages: Float[np.ndarray, " E"], iteration: int) -> Bool[np.ndarray, " E"]:
+        """Begin another episode where one is as old as that; returns where."""
+        old = self._length >= ages
+        if old.any():
+            drawn = np.random.SeedSequence([self._seed, iteration, 1]).generate_state(len(old)) >> 1
+            self.obs = np.asarray(self.host.restart([int(s) if o else None for s, o in zip(drawn, old, strict=True)]))
+            self._forget(old)
+        return old
+
+    def _forget(self, ended: Bool[np.ndarray, " E"]) -> None:
+        self._returns = np.where(ended, 0, self._returns).astype(np.float32)
+        self._costs = np.where(ended[:, None], 0, self._costs).astype(np.float32)
+        self._length = np.where(ended, 0, self._length).astype(np.int32)
 
 
 def _split(tree: Tree) -> list[Tree]:

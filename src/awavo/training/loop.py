@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from awavo.errors import AwavoError
 from awavo.training.compilation import jit_once
-from awavo.training.rollout import RunningEnvs, collect, start_envs
+from awavo.training.rollout import RunningEnvs, collect, cut_episodes, start_envs
 from awavo.types import Algorithm, Env, Rollout
 
 __all__ = [
@@ -83,9 +83,9 @@ class Runner(Protocol):
         ...
 
 
-def summarize(info: PyTree, rollout: Rollout) -> ChunkOutput:
-    """Keep what the host needs of one iteration."""
-    return ChunkOutput(info, rollout.done, rollout.episode_return, rollout.episode_costs, rollout.episode_length)
+def summarize(info: PyTree, rollout: Rollout, whole: Array | np.ndarray) -> ChunkOutput:
+    """Keep what the host needs of one iteration; `whole` says where an episode ended that nobody cut short."""
+    return ChunkOutput(info, whole, rollout.episode_return, rollout.episode_costs, rollout.episode_length)
 
 
 def init_fn(env: Env, algorithm: Algorithm, num_envs: int) -> Callable[[ArrayLike], TrainState]:
@@ -109,8 +109,10 @@ def chunk_fn(
     def iterate(state):
         rollout_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
         envs, rollout = collect(rollout_key, env, algorithm, state.algorithm, state.worker, rollout_length)
+        steps = state.iteration * rollout.reward.size
+        envs, rollout, whole = cut_episodes(rollout_key, env, algorithm, steps, envs, rollout)
         learnt, info = algorithm.learn(learn_key, state.algorithm, rollout)
-        return TrainState(state.key, state.iteration + 1, learnt, envs), summarize(info, rollout)
+        return TrainState(state.key, state.iteration + 1, learnt, envs), summarize(info, rollout, whole)
 
     def chunk(state, num_iterations):
         shapes = jax.eval_shape(iterate, state)[1]

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from awavo.types import Algorithm, Env, Rollout
 
-__all__ = ["EpisodeTotals", "RunningEnvs", "collect", "select", "start_envs"]
+__all__ = ["EpisodeTotals", "RunningEnvs", "collect", "cut_episodes", "select", "start_envs"]
 
 Tree = TypeVar("Tree")
 
@@ -80,3 +80,21 @@ def collect(
         return RunningEnvs(env_state, out.obs, clear(totals, done), select(done, fresh, memory)), row
 
     return jax.lax.scan(one_step, envs, jax.random.split(key, length))
+
+
+def cut_episodes(
+    key: Array, env: Env, algorithm: Algorithm, steps: Int[Array, ""], envs: RunningEnvs, rollout: Rollout
+) -> tuple[RunningEnvs, Rollout, Bool[Array, "T E"]]:
+    """Begin another episode where one has grown as old as the algorithm lets it, after a rollout.
+
+    Returns the environments, the rollout with its last steps truncated there, and where whole episodes ended.
+    """
+    whole = rollout.done
+    if algorithm.cut_after is None:
+        return envs, rollout, whole
+    num_envs = envs.obs.shape[0]
+    # An episode that ended with the rollout has age 0.
+    cut = envs.totals.length >= jnp.maximum(algorithm.cut_after(steps), 1)
+    fresh = start_envs(jax.random.fold_in(key, 1), env, num_envs, algorithm.begin(num_envs))
+    truncated = rollout.truncated.at[-1].set(rollout.truncated[-1] | cut)
+    return select(cut, fresh, envs), rollout._replace(truncated=truncated), whole

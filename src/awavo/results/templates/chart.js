@@ -78,14 +78,15 @@ class Chart {
       const points = series.flatMap((s) => s.points);
       return [extent(points.map((p) => p[0]), limit, true), extent(points.map((p) => p[1]), null, true)];
     }
+    if (kind === "interval") return [extent(series.flatMap((s) => [s.value, s.low, s.high]), limit, true), [-0.5, Math.max(series.length, 1) - 0.5]];
     const inside = (s) => (_, i) => !this.zoom || (s.x[i] >= this.zoom[0] && s.x[i] <= this.zoom[1]);
     const rows = (s) => [s.y, s.low, s.high, ...(this.seeds ? s.lines : [])];
     const ys = series.flatMap((s) => rows(s).flatMap((row) => row.filter(inside(s))));
     const xs = series.flatMap((s) => s.x), end = Math.max(...xs, xs.length ? -Infinity : 1);
-    const begin = this.spec.log_x ? Math.min(...xs, end) / 1.1 : Math.min(0, ...xs);
+    const begin = this.spec.log_x ? Math.min(...xs, end) / 1.1 : this.spec.fit_x ? Math.min(...xs, end) : Math.min(0, ...xs);
     const known = ys.filter((y) => y !== null);
     const dy = this.spec.log_y && known.length ? [Math.min(...known) / 1.3, Math.max(...known) * 1.3] : extent(ys, limit);
-    return [this.zoom || [begin, end * (this.spec.log_x ? 1.1 : 1.005)], dy];
+    return [this.zoom || [begin, this.spec.fit_x ? end : end * (this.spec.log_x ? 1.1 : 1.005)], dy];
   }
   draw() {
     const width = this.holder.clientWidth || 420, height = this.holder.clientHeight || 264;
@@ -101,14 +102,16 @@ class Chart {
     const clip = `clip-${this.spec.id}`;
     node("rect", { x: m.left, y: m.top, width: width - m.left - m.right, height: height - m.top - m.bottom }, node("clipPath", { id: clip }, svg));
     const body = node("g", { "clip-path": `url(#${clip})` }, svg);
-    if (this.spec.kind === "scatter") this.scatter(body); else this.lines(body);
+    ({ scatter: () => this.scatter(body), interval: () => this.intervals(body) }[this.spec.kind] || (() => this.lines(body)))();
     this.limit(svg, dx, dy);
+    if (this.spec.kind === "interval") this.rowNames(svg);
     this.over = node("g", {}, svg);
     this.holder.replaceChildren(svg, this.tip);
   }
   axes(svg, dx, dy) {
     const { width, height } = this.size, m = MARGIN, bottom = height - m.bottom;
-    for (const t of this.spec.log_y ? logTicks(...dy) : ticks(dy[0], dy[1], height < 200 ? 3 : 5)) {
+    const values = this.spec.kind === "interval" ? [] : this.spec.log_y ? logTicks(...dy) : ticks(dy[0], dy[1], height < 200 ? 3 : 5);
+    for (const t of values) {
       node("line", { class: "gridline", x1: m.left, x2: width - m.right, y1: this.y(t), y2: this.y(t) }, svg);
       node("text", { x: m.left - 7, y: this.y(t) + 4, "text-anchor": "end" }, svg, short(t));
     }
@@ -134,6 +137,25 @@ class Chart {
     if (s.low[i] !== null) node("path", { class: "series", style: stroke, d: `M${x} ${this.y(s.low[i])}V${this.y(s.high[i])}` }, body);
     node("circle", { class: "dot", style: `${stroke};fill:${color(s.color)}`, cx: x, cy: y, r: 4 }, body);
   }
+  rowNames(svg) {
+    const most = Math.floor(0.13 * this.size.width);
+    this.series.forEach((s, i) => {
+      const label = `${s.name}: ${s.value === null ? "–" : short(s.value)}`;
+      node("text", { class: "row-name", x: MARGIN.left + 4, y: this.y(this.series.length - 1 - i) - 12 }, svg, label.length > most ? `${label.slice(0, most)}…` : label);
+    });
+  }
+  intervals(body) {  // one row a run, the first at the top
+    this.series.forEach((s, i) => {
+      const y = this.y(this.series.length - 1 - i), stroke = `stroke:${color(s.color)}`, label = `${s.name}: ${s.value === null ? "–" : short(s.value)}`;
+      if (s.value === null) return;
+      if (s.low !== null && s.high !== null) {
+        const low = this.x(s.low), high = this.x(s.high);
+        node("path", { class: "series", style: stroke, d: `M${low} ${y - 5}V${y + 5}M${low} ${y}H${high}M${high} ${y - 5}V${y + 5}` }, body);
+      }
+      const dot = node("circle", { class: "dot", style: `${stroke};fill:${color(s.color)}`, cx: this.x(s.value), cy: y, r: 5 }, body);
+      node("title", {}, dot, s.low === null ? label : `${label} [${short(s.low)}, ${short(s.high)}]`);
+    });
+  }
   scatter(body) {
     for (const s of this.series) for (const [x, y, seed] of s.points) {
       if (x === null || y === null) continue;
@@ -147,7 +169,7 @@ class Chart {
     const { limit, kind } = this.spec, { width, height } = this.size, m = MARGIN;
     if (limit === null || limit === undefined) return;
     const text = `limit ${short(limit)}`;
-    if (kind === "scatter") {
+    if (kind === "scatter" || kind === "interval") {
       const x = this.x(limit), room = width - m.right - x;
       node("rect", { class: "zone", x, y: m.top, width: Math.max(room, 0), height: height - m.top - m.bottom }, svg);
       node("line", { class: "lim", x1: x, x2: x, y1: m.top, y2: height - m.bottom }, svg);

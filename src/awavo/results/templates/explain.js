@@ -68,14 +68,42 @@ function drawStrips(c) {
   node("line", { class: "cross", x1: sx(data.push), x2: sx(data.push), y1: 0, y2: c.h - PAD.bottom }, c.svg);
   cursor(c, sx);
 }
+function shade(c, sx) {
+  for (const s of data.segments) {
+    const i = Math.max(0, data.names.indexOf(s.factor));
+    node("rect", { class: "shade", fill: tint(i), x: sx(s.start), width: Math.max(1, sx(s.end) - sx(s.start)), y: PAD.top, height: c.h - PAD.top - PAD.bottom }, c.svg);
+  }
+}
+function again() { const box = get("again"); return box && box.value ? data.refly[box.value] : null; }
+function drawCurves(view, curves, limits, top) {
+  const c = canvas(view); if (!c) return;
+  const { sx, sy } = axes(c, 0, top);
+  shade(c, sx);
+  for (const [value, name] of limits) {
+    node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(value), y2: sy(value) }, c.svg);
+    node("text", { x: PAD.left + 6, y: sy(value) - 4 }, c.svg, name);
+  }
+  curves.forEach(([name, values, colour, dashes, times], i) => {
+    const xs = times || data.time;
+    node("path", { class: `series ${dashes ? "refly" : ""}`, stroke: colour, d: line(values.map((v, k) => [sx(xs[k]), sy(Math.min(v, top))])) }, c.svg);
+    node("text", { x: c.w - PAD.right - 4, y: PAD.top + 14 * (i + 1), "text-anchor": "end", style: `fill:${colour}` }, c.svg, dashes ? name : `${name} ${values[at()].toFixed(2)}`);
+  });
+  cursor(c, sx);
+}
+function drawError() {
+  if (!data.error) return;
+  const other = again(), curves = [["error", data.error, tint(3)]], limits = [];
+  if (data.clearance) { curves.push(["clearance", data.clearance, tint(1)]); limits.push([data.clearance_limit, `least clearance ${data.clearance_limit}`]); }
+  if (other) curves.push([`error, flown again ${get("again").value}`, other.error, "var(--ink)", true, other.time]);
+  drawCurves("error", curves, limits, Math.max(0.3, 2.5 * (data.clearance_limit || 0), ...data.error, ...(other ? other.error : [])) * 1.15);
+  drawCurves("tilt", [["tilt", data.tilt, tint(3)]], [[data.tilt_limit, `limit ${data.tilt_limit.toFixed(0)}`]], Math.max(data.tilt_limit, ...data.tilt) * 1.15);
+}
 function drawInfluence() {
   const c = canvas("influence"); if (!c) return;
   if (!data.low) return drawStrips(c);
   const { sx, sy } = axes(c, 0, 1);
-  for (const s of data.segments) {
-    const i = data.names.indexOf(s.factor);
-    node("rect", { class: "shade", fill: tint(i), x: sx(s.start), width: Math.max(1, sx(s.end) - sx(s.start)), y: PAD.top, height: c.h - PAD.top - PAD.bottom }, c.svg);
-  }
+  shade(c, sx);
+  for (const a of data.alarms) node("text", { x: sx(Math.max(a.start, data.time[0])) + 3, y: PAD.top + 12, style: "fill:var(--bad)" }, c.svg, `alarm: ${a.kind}`);
   node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(data.calm), y2: sy(data.calm) }, c.svg);
   drawBands(c, sx, sy, data);
 }
@@ -100,16 +128,17 @@ function drawMagnitude() {
   drawBands(c, sx, sy, bands);
   const k = at(), digits = unit === "us" ? 0 : 2;
   const said = data.names.map((n, i) => `${n} ${bands.value[k][i].toFixed(digits)} [${bands.low[k][i].toFixed(digits)}, ${bands.high[k][i].toFixed(digits)}] ${unit}`);
-  node("text", { x: PAD.left + 6, y: PAD.top + 12 }, c.svg, said.join(", "));
+  get("moved").textContent = `at ${stamp(data.time[k], 2)}: ${said.join(", ")}`;
 }
 function drawForce() {
   if (!data.force) return;
   const c = canvas("force"); if (!c) return;
-  const reach = Math.max(0.5, ...data.force.flat().map(Math.abs)) * 1.1;
+  const reach = Math.max(0.5, ...data.force.flat().map(Math.abs)) * 1.2;
   const { sx, sy } = axes(c, -reach, reach);
+  if (!data.names.length) shade(c, sx);
   ["east", "north", "up"].forEach((name, i) => {
-    const mean = column(data.force, i), wide = column(data.force_std, i).map((s) => 1.645 * s);
-    band(c.svg, sx, sy, mean.map((m, k) => m - wide[k]), mean.map((m, k) => m + wide[k]), tint(i + 4));
+    const mean = column(data.force, i);
+    band(c.svg, sx, sy, column(data.force_low, i), column(data.force_high, i), tint(i + 4));
     node("path", { class: "series", stroke: tint(i + 4), d: line(data.time.map((t, k) => [sx(t), sy(mean[k])])) }, c.svg);
     node("text", { x: c.w - PAD.right - 4, y: PAD.top + 14 * (i + 1), "text-anchor": "end", style: `fill:${tint(i + 4)}` }, c.svg, name);
   });
@@ -149,13 +178,28 @@ function drawSpace() {
     }
     for (const side of [-1, 1]) node("path", { stroke: "var(--muted)", d: line([put([o.x + side * o.radius * Math.cos(turn[0]), o.y - side * o.radius * Math.sin(turn[0]), 0]), put([o.x + side * o.radius * Math.cos(turn[0]), o.y - side * o.radius * Math.sin(turn[0]), o.height])]) }, c.svg);
   }
-  const i = +get("factor").value;
+  const i = +get("factor").value, shown = (k) => data.names.length ? data.value[k][i] : data.paint[k];
+  if (data.reference) node("path", { class: "reference", d: line(data.reference.map(put)) }, c.svg);
+  const other = again();
+  if (other) node("path", { class: "refly", stroke: "var(--ink)", d: line(other.position.map(put)) }, c.svg);
   for (let k = 1; k < data.time.length; k++)
-    node("path", { class: "series flown", stroke: colour(data.value[k][i]), d: line([put(data.position[k - 1]), put(data.position[k])]) }, c.svg);
+    node("path", { class: "series flown", stroke: colour(shown(k)), d: line([put(data.position[k - 1]), put(data.position[k])]) }, c.svg);
+  const [t0, t1] = [data.time[0], data.time[data.time.length - 1]];
+  for (const t of steps(t0, t1, 10)) {
+    const k = data.time.findIndex((v) => v >= t - 1e-9), [x, y] = put(data.position[k < 0 ? data.time.length - 1 : k]);
+    node("circle", { class: "mark", cx: x, cy: y, r: 2.5, fill: "var(--ink)" }, c.svg);
+    node("text", { class: "mark", x: x + 5, y: y - 4 }, c.svg, stamp(t));
+  }
+  for (let j = 0; j < 40; j++) node("rect", { x: 12 + 3 * j, y: c.h - 24, width: 3, height: 8, fill: colour(j / 39) }, c.svg);
+  ["0", data.paint_top || "1"].forEach((text, j) => node("text", { class: "scale", x: 12 + 120 * j, y: c.h - 28, "text-anchor": j ? "end" : "start" }, c.svg, text));
+  const [o, n] = [put(mid), put([mid[0], mid[1] + 1, mid[2]])], away = Math.hypot(n[0] - o[0], n[1] - o[1]) || 1;
+  const foot = [c.w - 40, 46], tip = foot.map((v, j) => v + 28 * (n[j] - o[j]) / away);
+  node("path", { class: "compass", stroke: "var(--ink)", d: line([foot, tip]) }, c.svg);
+  node("text", { x: tip[0], y: tip[1] - 3, "text-anchor": "middle" }, c.svg, "N");
   const every = Math.max(1, Math.round(data.time.length / 28));
   for (let k = 0; k < data.time.length; k += every) {
-    const p = data.position[k], f = data.force[k], tip = [0, 1, 2].map((j) => p[j] + 0.5 * f[j]);
-    node("path", { class: "arrow", stroke: "var(--c4)", "stroke-width": 1.5, d: line([put(p), put(tip)]) }, c.svg);
+    const p = data.position[k], f = data.force[k], end = [0, 1, 2].map((j) => p[j] + 0.5 * f[j]);
+    node("path", { class: "arrow", stroke: "var(--c4)", "stroke-width": 1.5, d: line([put(p), put(end)]) }, c.svg);
   }
   const [x, y] = put(data.position[at()]);
   node("circle", { cx: x, cy: y, r: 5, fill: "var(--ink)" }, c.svg);
@@ -178,7 +222,7 @@ function drawMotors() {
     });
   });
   const k = at();
-  node("text", { x: PAD.left + 6, y: c.h - PAD.bottom - 6 }, c.svg, `task ${data.motors[k][0][m].toFixed(0)} us, ` + data.names.map((n, i) => `${n} ${data.motors[k][1 + i][m] >= 0 ? "+" : ""}${data.motors[k][1 + i][m].toFixed(0)} us`).join(", "));
+  get("signals").textContent = (`at ${stamp(data.time[k], 2)}: task ${data.motors[k][0][m].toFixed(0)} us, ` + data.names.map((n, i) => `${n} ${data.motors[k][1 + i][m] >= 0 ? "+" : ""}${data.motors[k][1 + i][m].toFixed(0)} us`).join(", "));
   cursor(c, sx);
 }
 function drawFan() {
@@ -199,8 +243,10 @@ function drawFan() {
 }
 function update() {
   get("shown").textContent = stamp(data.time[at()], 2);
-  drawInfluence(); drawNecessity(); drawForce(); drawShares(); drawMagnitude();
-  if (data.position) { drawSpace(); drawMotors(); drawFan(); }
+  drawForce(); drawError();
+  if (data.names.length) { drawInfluence(); drawNecessity(); drawShares(); drawMagnitude(); }
+  if (data.position) drawSpace();
+  if (data.motors) { drawMotors(); drawFan(); }
 }
 slider.max = data.time.length - 1;
 slider.value = data.start;
@@ -211,7 +257,7 @@ data.names.forEach((name, i) => {
   if (get("removed")) get("removed").append(new Option(name, `without ${name}`));
 });
 slider.addEventListener("input", update);
-for (const id of ["factor", "motor", "removed", "unit"]) if (get(id)) get(id).addEventListener("change", update);
+for (const id of ["factor", "motor", "removed", "unit", "again"]) if (get(id)) get(id).addEventListener("change", update);
 const space = document.querySelector('[data-view="space"] .plot');
 if (space) {
   let from = null;

@@ -162,10 +162,25 @@ class WalkerBackend:
         """Start an episode everywhere."""
         self._reset_models(range(len(self._datas)))
         with jax.default_device(self._device):
-            keys = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
-            self._keys = jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys)  # one stream for layouts, one for steps
-            self._state, obs = self._start(keys)
+            self._keys, self._state, obs = self._begin(seeds)
         return np.asarray(obs)
+
+    def restart(self, which: Int[np.ndarray, " n"], seeds: list[int]) -> Float[np.ndarray, "n d"]:
+        """Break off some of the episodes and begin others in their place."""
+        self._reset_models(which)
+        every = np.zeros(len(self._datas), np.int64)
+        every[which] = seeds
+        mask = np.isin(np.arange(len(every)), which)
+        with jax.default_device(self._device):
+            keys, state, obs = self._begin(every.tolist())
+            pick = lambda new, old: jnp.where(mask.reshape(-1, *[1] * (old.ndim - 1)), new, old)  # noqa: E731
+            self._keys, self._state = jax.tree.map(pick, (keys, state), (self._keys, self._state))
+        return np.asarray(obs)[which]
+
+    def _begin(self, seeds: list[int]) -> tuple[Array, WalkerTask, Array]:
+        keys = jax.vmap(jax.random.key)(np.array(seeds, np.uint32))
+        # One stream for layouts, one for steps.
+        return (jax.vmap(lambda k: jax.random.fold_in(k, 1))(keys), *self._start(keys))
 
     def step(self, action: Float[np.ndarray, "E a"]) -> HostStep:
         """Step every walker by ten physics steps."""

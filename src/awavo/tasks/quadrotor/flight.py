@@ -34,7 +34,7 @@ from awavo.types import Box, Env, EnvSpec
 
 __all__ = [
     "DT", "FLIGHT_TASKS", "FlightState", "MARKS", "PLANT_DT", "SUBSTEPS", "fly", "flight_functions", "mark_time",
-    "quadrotor",
+    "observe", "quadrotor",
 ]  # fmt: skip
 
 # Shares of wind and of obstacles: 0 switches a factor off.
@@ -111,7 +111,8 @@ def fly(
     return jax.lax.fori_loop(0, substeps, substep, start)
 
 
-def _observe(state: FlightState, reference: RefFn, params: QuadrotorParams) -> Float[Array, " d"]:
+def observe(state: FlightState, reference: RefFn, params: QuadrotorParams) -> Float[Array, " d"]:
+    """Return what a policy sees: errors, axes and rates, the estimated force, the way ahead, the nearest obstacles."""
     body = state.body
     wanted = reference(state.time, params)
     axes = [rotate(body.attitude, axis) for axis in jnp.eye(3)]
@@ -207,7 +208,7 @@ def flight_functions(
             body, start_loop(body.rates), start_filter(body.velocity), start_gusts(air_key), forest, time, gust,
             jnp.zeros(3), params.mass * params.gravity * jnp.eye(3)[2], params.gravity * jnp.eye(3)[2],
         )  # fmt: skip
-        return state, _observe(state, reference_fn, params)
+        return state, observe(state, reference_fn, params)
 
     def step(key, state, action, params):
         air_key, noise_key = jax.random.split(key)
@@ -241,6 +242,6 @@ def flight_functions(
             - params.velocity_weight * jnp.linalg.norm(wanted.velocity - body.velocity)
             - params.effort_weight * 0.01 * effort
         )
-        return state, Transition(_observe(state, reference_fn, params), reward, costs, hit)
+        return state, Transition(observe(state, reference_fn, params), reward, costs, hit)
 
     return reset, step

@@ -12,10 +12,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.utils import seeding
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int, UInt8
 
 from awavo.checks import check_choice, check_limits
 from awavo.tasks.host_core import HostEnv, HostStep
+from awavo.tasks.mujoco_drawing import Painter
 from awavo.tasks.mujoco_host import StepThreads, load_mujoco
 from awavo.tasks.velocity.bodies import BODIES, RULES, Body
 from awavo.tasks.velocity.rules import Readings, observe, score
@@ -69,11 +70,18 @@ class VelocityBackend:
         self._draws = [seeding.np_random(0)[0]] * num_envs
         self._place = np.zeros((num_envs, 2))
         self._time = np.zeros(num_envs, np.int64)
+        self._painter: Painter | None = None
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
         self._draws = [seeding.np_random(seed)[0] for seed in seeds]
         return self._start(np.arange(len(seeds)))
+
+    def restart(self, which: Int[np.ndarray, " n"], seeds: list[int]) -> Float[np.ndarray, "n d"]:
+        """Break off some of the episodes and begin others in their place."""
+        for i, seed in zip(which, seeds, strict=True):
+            self._draws[i] = seeding.np_random(seed)[0]
+        return self._start(which)
 
     def step(self, action: Float[np.ndarray, "E a"], hold: Bool[np.ndarray, " E"] | None = None) -> HostStep:
         """Step every body, but for those on `hold`, which stay where they are and earn and cost nothing."""
@@ -93,9 +101,17 @@ class VelocityBackend:
         reward, cost = ((moved * values).astype(np.float32) for values in (result.reward, result.cost))
         return HostStep(obs, reward, cost[:, None], terminated, truncated, final_obs)
 
+    def picture(self) -> UInt8[np.ndarray, "h w 3"]:
+        """The first body as it is now."""
+        if self._painter is None:
+            self._painter = Painter(self.model)
+        return self._painter.paint(self.datas[0])
+
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, and free what drew."""
         self._threads.close()
+        if self._painter is not None:
+            self._painter.close()
 
     def _start(self, which: np.ndarray) -> Float[np.ndarray, "n d"]:
         """Begin an episode in some of the simulations; returns what they observe."""

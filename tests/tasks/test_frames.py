@@ -1,7 +1,14 @@
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from awavo.deploy.frames import flip_attitude, flip_vector, normalised_thrust, thrust_per_mass
+from awavo.tasks.quadrotor.frames import (
+    flip_attitude,
+    flip_vector,
+    map_vector,
+    normalised_thrust,
+    thrust_per_mass,
+    wind_name,
+)
 
 FLIP = np.diag([1.0, -1.0, -1.0])
 
@@ -33,3 +40,16 @@ def test_thrust():
     assert abs(normalised_thrust(9.81, 1.2, 12.4) - 0.237) < 1e-3
     assert normalised_thrust(1e9, 1.2, 12.4) == 1.0
     np.testing.assert_allclose(thrust_per_mass(normalised_thrust(7.0, 1.2, 12.4), 1.2, 12.4), 7.0)
+
+
+def test_winds_are_named_by_where_they_come_from():
+    """x is north and y west: a push to the south is a wind from N."""
+    pushes = {"N": (-1, 0), "E": (0, 1), "S": (1, 0), "W": (0, -1), "NE": (-1, 1), "SW": (1, -1)}
+    for name, (x, y) in pushes.items():
+        assert wind_name(np.array([x, y, 5.0])) == name
+        north, east = flip_vector(np.array([x, y, 0.0]))[:2]
+        assert ("N" in name, "S" in name, "E" in name, "W" in name) == (north < 0, north > 0, east < 0, east > 0)
+
+
+def test_a_map_shows_east_and_north():
+    np.testing.assert_array_equal(map_vector(np.array([[2.0, 0, 1], [0, 3.0, 1]])), [[0, 2, 1], [-3, 0, 1]])

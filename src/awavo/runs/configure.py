@@ -1,0 +1,74 @@
+"""From what a caller of the Python interface writes to a resolved configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+
+from awavo.config import TrainConfig
+from awavo.errors import UnknownNameError, did_you_mean
+from awavo.registry import name_of
+from awavo.runs.budget import default_budget
+from awavo.runs.problem import resolve_config, settings_class
+from awavo.types import Env
+
+__all__ = ["OwnEnv", "configure"]
+
+# An environment of the caller's own: a functional one, or a class or factory of Gymnasium environments.
+OwnEnv: TypeAlias = Env | Callable[..., Any]
+
+
+def configure(
+    task: str | OwnEnv = "cartpole",
+    algo: str = "orpo-dr",
+    *,
+    cost_limits: Sequence[float] | float | None = None,
+    cost_fn: Callable[..., Any] | str | None = None,
+    task_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> TrainConfig:
+    """Resolve a configuration.
+
+    Args:
+        task: Name of a task, a Gymnasium id, a functional `Env` (pass it to `train` as `env` too), or a class or
+            function that makes a Gymnasium environment; the run remembers the last as MODULE:NAME.
+        algo: Name of an algorithm.
+        cost_limits: Limit of each cost (one number where there is one cost), instead of the task's.
+        cost_fn: Function that computes the costs of a Gymnasium environment, or its MODULE:NAME.
+        task_options: Options of the task, such as `horizon` or `cost_names`.
+        **options: Fields of `TrainConfig` (`steps` and `seeds`, by default those of `awavo.runs.budget`, `seed`, ...)
+            and settings of the algorithm, in one list.
+
+    Returns:
+        The configuration with every default filled in.
+
+    >>> awavo.configure("cartpole", steps=100_000, seeds=3, actor_lr=1e-3)
+    """
+    own = {f.name for f in dataclasses.fields(TrainConfig)}
+    settings = {f.name for f in dataclasses.fields(settings_class(algo))}
+    for name in options:
+        if name not in own | settings:
+            raise UnknownNameError(
+                f"neither a run nor algorithm '{algo}' has an option '{name}'.{did_you_mean(name, own | settings)}"
+            )
+    usual = default_budget(algo, jax.default_backend())._asdict()
+    run_options = {**usual, **{k: v for k, v in options.items() if k in own}}
+    algo_options = {k: v for k, v in options.items() if k not in own}
+    if isinstance(task, Env):
+        task = task.spec.name
+    if cost_limits is not None:
+        cost_limits = tuple(cost_limits) if isinstance(cost_limits, Iterable) else (cost_limits,)
+    return resolve_config(
+        TrainConfig(
+            task=task if isinstance(task, str) else name_of(task, "task"),
+            algo=algo,
+            cost_limits=cost_limits,
+            cost_fn=cost_fn if cost_fn is None or isinstance(cost_fn, str) else name_of(cost_fn, "cost_fn"),
+            task_options=task_options or {},
+            algo_options={**algo_options, **run_options.pop("algo_options", {})},
+            **run_options,
+        )
+    )
