@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from awavo.tasks.gymnasium_hook import register_with_gymnasium
 
-# XLA logs a long false alarm whenever it loads a program from the compilation cache; errors still raise.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# XLA logs a long false alarm whenever it loads a program from the compilation cache; errors still raise. Importing jax
+# sets 1, which its child processes inherit, so 1 is nobody's choice; XLA reads it once, when jax is first imported.
+if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 if TYPE_CHECKING:
     from awavo import errors as errors

@@ -65,3 +65,19 @@ def test_a_program_that_reads_json_gets_no_progress(tmp_path):
     out, err = process.communicate()
     assert json.loads(out)
     assert err == b""
+
+
+def test_the_compiler_says_nothing_about_its_cache(tmp_path):
+    """Though jax asks for its warnings in every child of a program that has imported it."""
+    program = """
+import awavo, jax
+from awavo.training.compilation import enable_cache
+enable_cache()
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.jit(lambda x: jax.numpy.sort(x) @ x)(jax.numpy.arange(8.0))
+"""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", "AWAVO_CACHE_DIR": str(tmp_path)}
+    for _ in ("compiled", "from the cache"):
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        assert done.stderr == b""
+    assert any(tmp_path.iterdir())
