@@ -40,7 +40,19 @@ ARROWS = {
 LOWER = set(ARROWS)
 ARROWS["runs"] = LOWER
 # The experiments of the paper fly, certify, explain and infer; `training` for the cache of compiled programs.
-ARROWS["paper"] = {"assimilation", "control", "explain", "formal", "results", "runs", "tasks", "training"}
+ARROWS["paper"] = {
+    "assimilation",
+    "control",
+    "explain",
+    "formal",
+    "inference",
+    "networks",
+    "results",
+    "runs",
+    "tasks",
+    "training",
+    "transport",
+}
 ARROWS["reproduce"] = {"paper"}
 ARROWS["cli"] = LOWER | {"__init__", "paper", "runs"}
 ARROWS["__init__"] = LOWER | {"runs"}

@@ -11,7 +11,8 @@ import scipy.optimize
 from awavo.inference.ensemble import Prediction
 from awavo.inference.operators import make_operator
 from awavo.inference.planner import EFFECTIVE_SHARE, PlanningModel, planner, predicted_steps
-from awavo.inference.sequences import PlanningConfig, resample, sequences, slice_shape
+from awavo.inference.sequences import PlanningConfig, sequences, slice_shape
+from awavo.inference.wvi import resample
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.tasks.tabular import hazard_grid_cmdp
 from awavo.types import Box, Discrete, EnvSpec

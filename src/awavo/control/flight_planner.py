@@ -29,8 +29,7 @@ from awavo.control.belief import Belief, draw_members
 from awavo.control.detours import fresh_detours
 from awavo.control.flight_model import FlightModel, flight_model
 from awavo.control.planner_config import PlannerConfig, check_planner
-from awavo.inference.sequences import resample
-from awavo.inference.wvi import effective_sample_size, move_particles
+from awavo.inference.wvi import effective_sample_size, move_particles, resample
 from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from awavo.config import setting
-from awavo.inference.wvi import move_particles, move_probabilities
+from awavo.inference.cells import compress
+from awavo.inference.wvi import move_probabilities, resample
 from awavo.networks.distributions import ActionDistribution
-from awavo.transport.ascent import ascend_slices
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = [
-    "PlanningConfig", "Sequences", "action_defining", "plan_dim", "resample", "sequences", "shares", "slice_shape",
+    "PlanningConfig", "Sequences", "action_defining", "plan_dim", "sequences", "shares", "slice_shape",
     "to_box", "to_unit",
 ]  # fmt: skip
 
@@ -34,8 +34,8 @@ ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
 DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
 # Order k of A-GSWD.
 ORDER = 2.0
-# Steps that a decision's slices ascend, and how far each goes.
-ASCENT_STEPS, ASCENT_STEP = 3, 0.3
+# Steps that a decision's slices ascend.
+ASCENT_STEPS = 1
 # Share of the pairs of particles taken for neighbours, whose distance is the width of a mode; how much more the mode
 # of the step before counts.
 NEIGHBOURS, STAY = 0.25, 0.5
@@ -58,7 +58,7 @@ class PlanningConfig:
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
     degree: int = setting(1, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
     num_slices: int = setting(8, "slices L", low=1, high=10_000)
-    num_steps: int = setting(4, "gradient steps of A-GSWD in a decision", low=1, high=1_000)
+    num_steps: int = setting(4, "discrete actions: gradient steps of A-GSWD in a decision", low=1, high=1_000)
 
 
 class Sequences(NamedTuple):
@@ -182,18 +182,11 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
     def move(key, q, actions, weights, slices):
         # A whole sequence is one point of R^(N d).
         target = jnp.swapaxes(actions, 0, 1).reshape(config.num_sequences, -1)
-        # From where resampling ends: A-GSWD places few particles better than chance does, and never has far to go.
-        flat, distance = target[resample(key, weights, num)], jnp.zeros(())
-        if config.metric == "a-gswd":
-            if config.slices == "adaptive":
-                slices = ascend_slices(
-                    flat, target, slices,
-                    y_weights=weights, defining=defining, order=ORDER, num_steps=ASCENT_STEPS, step=ASCENT_STEP,
-                )  # fmt: skip
-            flat, distance = move_particles(
-                flat, target, weights, slices, defining=defining, order=ORDER, num_steps=config.num_steps
-            )
-        flat = jnp.clip(flat, -1.0, 1.0)
+        if config.metric == "kl":
+            flat, distance = target[resample(key, weights, num)], jnp.zeros(())
+        else:
+            steps = ASCENT_STEPS if config.slices == "adaptive" else 0
+            flat, distance = compress(target, weights, slices, num, defining=defining, num_steps=steps)
         return committed(flat, q[0].reshape(-1)).reshape(q.shape), target, distance
 
     def pick(key, q, greedy):
@@ -233,9 +226,3 @@ def committed(points: Float[Array, "P D"], before: Float[Array, " D"]) -> Float[
     density = nearness(points).mean(1) * (1.0 + STAY * nearness(points, before[None])[:, 0])
     first = jnp.argmax(density)
     return points.at[0].set(points[first]).at[first].set(points[0])
-
-
-def resample(key: Array, weights: Float[Array, " K"], num: int) -> Array:
-    """Systematic resampling: indices whose counts differ from the expected ones by less than 1."""
-    points = (jnp.arange(num) + jax.random.uniform(key)) / num
-    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), weights.shape[0] - 1)

@@ -23,21 +23,25 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from awavo.transport import adaptive_gswd
+from awavo.transport.ascent import ascend_slices
 from awavo.transport.defining import Defining
 from awavo.transport.staircase import power_cost
 
 __all__ = [
     "Posterior", "categorical_gswd", "effective_sample_size", "infer", "move_particles", "move_probabilities",
-    "tempered_weights",
+    "resample", "tempered_weights",
 ]  # fmt: skip
 
 # Log of the temperature in standard deviations of the log-likelihood: 32^4 steps between the ends.
 _LOG_TEMPERATURES = (-30.0, 8.0)
 _GRID = 32
 _ROUNDS = 4
+# Candidates that an inference keeps at most; how far a step of its slices' ascent goes.
+MAX_POOL = 4096
+ASCENT_STEP = 0.3
 
 
 class Posterior(NamedTuple):
@@ -211,32 +215,74 @@ def infer(
     target_share: float = 0.3,
     order: float = 2,
     num_steps: int = 5,
+    num_ascents: int = 0,
     per_particle: int = 4,
+    memory: int | None = None,
 ) -> Posterior:
     """Infer a posterior from draws of the prior: parameters of a model, states, anything with a density.
 
-    Each round draws candidates from a kernel estimate of q (Gaussians around the particles, `jitter` standard
-    deviations wide), weighs them by `log_density`, which need not be normalised, over the estimate's density, and moves
-    the particles to that measure. The weights are tempered to an effective share of `target_share` until that holds by
-    itself; from then on they are those of importance sampling and the target is the posterior. `slices(key)` gives the
-    slices of a round.
+    Each round draws candidates from a kernel estimate of q, half of them as wide as `jitter` standard deviations of all
+    particles and half as wide as those near each particle, so that narrow modes far apart are reached. They join those
+    of the last `memory` rounds; all are weighed by `log_density`, which need not be normalised, over the density of all
+    the estimates they came from: what a round says of the mass of a mode is not forgotten in the next, and q does not
+    drift out of one. The weights are tempered to an effective share of `target_share` until that holds by itself; from
+    then on they are those of importance sampling and the target is the posterior. q starts at resampled candidates and
+    descends A-GSWD to all of them along `slices(key)`, ascended `num_ascents` steps; 0 of `num_steps` is resampling.
     """
-    num = particles.shape[0]
+    num, dim = particles.shape
+    drawn = per_particle * num
+    memory = max(1, min(num_rounds, MAX_POOL // drawn)) if memory is None else memory
 
-    def one_round(x, key):
-        noise_key, slice_key = jax.random.split(key)
-        width = jitter * (jnp.std(x, 0) + 1e-9)
-        centres = jnp.tile(x, (per_particle, 1))
-        candidates = centres + width * jax.random.normal(noise_key, centres.shape)
-        # Importance weights: the density asked for, over that of the kernel estimate the candidates came from.
-        gaps = (candidates[:, None] - x) / width
-        log_proposal = jax.nn.logsumexp(-0.5 * jnp.sum(gaps**2, -1), -1)
-        ratio = log_density(candidates) - log_proposal
-        weights, temperature = tempered_weights(ratio, target_share * per_particle * num, minimum=1.0)
-        moved, distance = move_particles(
-            x, candidates, weights, slices(slice_key), defining=defining, order=order, num_steps=num_steps
-        )
-        return moved, (effective_sample_size(weights), temperature, distance)
+    def propose(key: Array, x: Float[Array, "P D"]) -> tuple[Array, Array, Array]:
+        """Candidates, and the centres and widths of the Gaussians they came from."""
+        centres = jnp.concatenate([x, x])
+        widths = jnp.concatenate([jnp.broadcast_to(jitter * (jnp.std(x, 0) + 1e-9), x.shape), _near_widths(x)])
+        rows = jnp.arange(drawn) % (2 * num)
+        return centres[rows] + widths[rows] * jax.random.normal(key, (drawn, dim)), centres, widths
 
-    moved, trace = jax.lax.scan(one_round, particles, jax.random.split(key, num_rounds))
+    def one_round(carry: tuple[Array, ...], inputs: tuple[Array, Array]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        x, *kept = carry
+        number, key = inputs
+        noise_key, slice_key, start_key = jax.random.split(key, 3)
+        new = propose(noise_key, x)
+        place = number % memory
+        fresh = (new[0], log_density(new[0]), *new[1:])
+        kept = [ring.at[place].set(row) for ring, row in zip(kept, fresh, strict=True)]
+        candidates, density, centres, widths = (ring.reshape(-1, *ring.shape[2:]) for ring in kept)
+        gaps = jnp.sum(((candidates[:, None] - centres) / widths) ** 2, -1)
+        log_proposal = jax.nn.logsumexp(-0.5 * gaps - jnp.sum(jnp.log(widths), -1), -1)
+        weights, temperature = tempered_weights(density - log_proposal, target_share * drawn, minimum=1.0)
+        moved, distance = candidates[resample(start_key, weights, num)], jnp.zeros(())
+        if num_steps:
+            lines = slices(slice_key)
+            if num_ascents:
+                lines = ascend_slices(
+                    moved, candidates, lines, y_weights=weights, defining=defining, order=order, num_steps=num_ascents,
+                    step=ASCENT_STEP,
+                )  # fmt: skip
+            moved, distance = move_particles(
+                moved, candidates, weights, lines, defining=defining, order=order, num_steps=num_steps
+            )
+        return (moved, *kept), (effective_sample_size(weights), temperature, distance)
+
+    # The rings begin full, of draws around the first particles.
+    first_key, key = jax.random.split(key)
+    first = jax.vmap(lambda key: propose(key, particles))(jax.random.split(first_key, memory))
+    start = (particles, first[0], jax.vmap(log_density)(first[0]), *first[1:])
+    (moved, *_), trace = jax.lax.scan(one_round, start, (jnp.arange(num_rounds), jax.random.split(key, num_rounds)))
     return Posterior(moved, *(values[-1] for values in trace))
+
+
+def _near_widths(x: Float[Array, "P D"]) -> Float[Array, "P D"]:
+    """Standard deviations of the nearest eighth of the particles around each of them."""
+    scale = jnp.std(x, 0) + 1e-9
+    count = min(max(3, x.shape[0] // 8), x.shape[0] - 1)
+    distances = jnp.sum(((x[:, None] - x) / scale) ** 2, -1)
+    near = x[jnp.argsort(distances, 1)[:, : count + 1]]
+    return jnp.sqrt(jnp.mean((near - x[:, None]) ** 2, 1)) + 1e-3 * scale
+
+
+def resample(key: Array, weights: Float[Array, " K"], num: int) -> Int[Array, " P"]:
+    """Systematic resampling: indices whose counts differ from the expected ones by less than 1."""
+    points = (jnp.arange(num) + jax.random.uniform(key)) / num
+    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), weights.shape[0] - 1)

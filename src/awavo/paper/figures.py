@@ -41,6 +41,18 @@ FIGURES = {
         "What each part of AWaVO is for", "ablation table", "plans:ablation_jobs", "training:run_learning",
         "ablation:collect",
     ),
+    "compression": FigureSpec(
+        "Many candidates into few particles", "beyond the paper", "plans:table_jobs",
+        "compression_run:run_compression", "inference_figure:collect_compression",
+    ),
+    "modes": FigureSpec(
+        "Parameters with two modes", "beyond the paper", "plans:table_jobs", "modes_run:run_modes",
+        "inference_figure:collect_modes",
+    ),
+    "corridor": FigureSpec(
+        "The split corridor", "beyond the paper", "plans:table_jobs", "corridor_run:run_corridor",
+        "inference_figure:collect_corridor",
+    ),
 }  # fmt: skip
 
 
