@@ -11,7 +11,7 @@ import pytest
 COMMANDS = [
     "train cartpole --algo awavo", "demo", "evaluate RUN", "certify RUN", "explain RUN", "explain FT1", "export RUN",
     "render drone", "infer lorenz96", "check-env Pendulum-v1", "reproduce lorenz", "compare RUN", "report RUN",
-    "list", "doctor",
+    "list", "doctor", "watch RUN",
 ]  # fmt: skip
 TICKS = os.sysconf("SC_CLK_TCK")
 

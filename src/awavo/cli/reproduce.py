@@ -22,7 +22,11 @@ class Reproduce:
 
     figure: Annotated[
         Positional[str],
-        arg(metavar="FIGURE|all", help="learning, flight, interpretation, convergence, lorenz, ablation, or all"),
+        arg(
+            metavar="FIGURE|all",
+            help="a figure of the paper (learning, flight, interpretation, convergence, lorenz, ablation), an experiment "
+            "about its inference (compression, modes, corridor), or all",
+        ),
     ]
     budget: Annotated[str, arg(help="quick (for 2 CPU cores) or full (10 seeds, a GPU)")] = "quick"
     seeds: Annotated[int | None, arg(help="number of seeds (default: the budget's)")] = None
