@@ -74,7 +74,7 @@ def test_answers_say_reached_missed_and_no_difference(write):
     text, data = collected(
         write(*rows({"ascended slices": 0.02, "random slices": 0.1, "resampling": 0.02})), "corridor"
     )
-    assert "of random slices 0.105: difference -0.08" in text
+    assert "random slices 0.105: difference -0.08" in text
     assert "ratio 0.24, asked: 0.5 or less: **reached**" in text
     assert "difference 0.0" in text
     assert "**no difference**; ratio 1.00, asked: 1.0 or less: **reached**" in text

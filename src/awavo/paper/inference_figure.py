@@ -7,6 +7,7 @@ reported as no difference.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -84,7 +85,7 @@ def answer(question: Question, found: dict[str, dict[str, Any]], setting: str) -
     if row is None or (question.other and question.other not in found):
         return None
     title, values = TITLES[question.measure], _numbers(row[question.measure])
-    begin = f"{setting}: {title} of {question.arm} {format_estimate(mean_estimate(values))}"
+    begin = f"{setting}: {title}, {question.arm} {format_estimate(mean_estimate(values))}"
     if not question.other:
         line, reached = _line(question, float(np.mean(values)))
         return f"{begin}; asked: {line}: **{'reached' if reached else 'missed'}**."
@@ -94,7 +95,7 @@ def answer(question: Question, found: dict[str, dict[str, Any]], setting: str) -
     one, two = zip(*[pair for pair in pairs if None not in pair], strict=True)
     gap = paired_difference(one, two)
     verdict = "no difference" if gap.low <= 0 <= gap.high else "lower" if gap.value < 0 else "higher"
-    text = f"{begin}, of {question.other} {np.mean(two):.3g}: difference {format_estimate(gap)}, **{verdict}**"
+    text = f"{begin}, {question.other} {np.mean(two):.3g}: difference {format_estimate(gap)}, **{verdict}**"
     if question.share is None:
         return f"{text}."
     ratio = float(np.mean(one) / max(np.mean(two), 1e-12))
@@ -122,6 +123,7 @@ def _collector(
 ) -> Callable[[FigureTask], FigureFinding]:
     def collect(task: FigureTask) -> FigureFinding:
         rows = merge_blocks(task.rows, ("arm", "setting"), (*measures, "seed_numbers"))
+        rows.sort(key=lambda row: ([int(number) for number in re.findall(r"\d+", row["setting"])], row["arm"]))
         settings = list(dict.fromkeys(row["setting"] for row in rows))
         by_setting = {s: {row["arm"]: row for row in rows if row["setting"] == s} for s in settings}
         said = [answer(q, by_setting[s], s) for q in questions for s in q.settings if s in by_setting]
