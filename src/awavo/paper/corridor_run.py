@@ -185,10 +185,8 @@ def episode(act: Act, first: Array, key: Array) -> Episode:
         reached = move(obs, action, NOISE * jax.random.normal(noise_key, (2,)))
         return (reached, plan, turned | (now & ahead)), (in_wall(reached), reward_of(reached))
 
-    keys = jax.random.split(key, LENGTH)
-    (last, _, turned), (hits, rewards) = jax.lax.scan(
-        step, (obs, first, jnp.asarray(False)), (jnp.arange(LENGTH), keys)
-    )
+    begin, steps = (obs, first, jnp.asarray(False)), (jnp.arange(LENGTH), jax.random.split(key, LENGTH))
+    (last, _, turned), (hits, rewards) = jax.lax.scan(step, begin, steps)
     return Episode(hits.sum(), rewards.sum(), turned.astype(jnp.float32), (last[0] > WALL).astype(jnp.float32))
 
 
@@ -209,8 +207,6 @@ def run_corridor(
         scores["return"].append(float(np.mean(done.reward)))
         scores["replanned"].append(float(good[turned].mean()) if turned.any() else None)
         scores["ms"].append(milliseconds(lambda seed=seed: decide(jax.random.key(seed), obs, first)))
-        on_progress(
-            f"{settings['arm']}, seed {seed}: {scores['hit'][-1]:.2f} hit, {scores['replanned'][-1]} re-planned"
-        )
-    kept = {"arm": settings["arm"], "setting": f"P = {settings['particles']}, K = {settings['sequences']}"}
-    return {**kept, "seed_numbers": list(seeds), **scores}
+        on_progress(f"{settings['arm']}, seed {seed}: {scores['hit'][-1]:.2f} hit")
+    about = {"arm": settings["arm"], "setting": f"P = {settings['particles']}", "sequences": settings["sequences"]}
+    return {**about, "seed_numbers": list(seeds), **scores}
