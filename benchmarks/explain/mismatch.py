@@ -34,7 +34,7 @@ from awavo.explain.calibration import calibration_for, load_calibrations
 from awavo.explain.flight_factors import measure_band, uncertain_posteriors
 from awavo.explain.intervals import Band, resampled_influences
 from awavo.explain.measures import coalition_weights, influences
-from awavo.explain.mismatch import flight_alarms, force_doubt
+from awavo.explain.mismatch import flight_alarms, review
 from awavo.explain.simulation import flight_params, flight_steps
 from awavo.explain.summary import stretches
 from awavo.provenance import command_line, device_info, source_commit, versions
@@ -99,23 +99,26 @@ def fly(seed, nominal, truth, thrust_scale, speed, span):
 
 
 @jax.jit
-def influence_of_wind(inputs, params):
+def influence_of_wind(inputs, forces, params):
     planner = flight_planner(params, lissajous, CONFIG)
 
-    def one(x):
-        scores = planner.score(jax.random.split(x.key)[0], x.body, x.time, x.belief, x.particles, x.forest)
+    def one(pair):
+        x, force = pair
+        seen = x.belief._replace(mean=x.belief.mean.at[:3].set(force))
+        key = jax.random.split(x.key)[0]
+        scores = planner.score(key, x.body, x.time, seen, x.particles, x.forest, x.belief)
         return influences(coalition_weights(likelihoods(scores.signals, CONFIG), 1.0))[0]
 
-    return jax.lax.map(one, inputs)
+    return jax.lax.map(one, (inputs, forces))
 
 
 @jax.jit
-def bands(inputs, doubt, params):
-    def one(pair):
-        found = uncertain_posteriors(pair[0], params, CONFIG, pair[1])
-        return measure_band(pair[0], found, resampled_influences)
+def bands(inputs, force, doubt, params):
+    def one(asked):
+        found = uncertain_posteriors(asked[0], params, CONFIG, *asked[1:])
+        return measure_band(asked[0], found, resampled_influences), influences(found.believed)
 
-    return jax.lax.map(one, (inputs, doubt))
+    return jax.lax.map(one, (inputs, force, doubt))
 
 
 def measure(name: str, case: dict, seeds: range) -> dict:
@@ -127,10 +130,12 @@ def measure(name: str, case: dict, seeds: range) -> dict:
     rows = []
     for seed in seeds:
         inputs, force = fly(seed, nominal, truth, float(case.get("thrust", 1.0)), speed, span)
-        mean, force = np.asarray(inputs.belief.mean), np.asarray(force)
+        force = np.asarray(force)
         chosen = np.arange(EVERY // 2, STEPS, EVERY)
-        doubt = force_doubt(inputs.belief, inputs.body, nominal)
-        raw = bands(jax.tree.map(itemgetter(chosen), inputs), doubt[chosen], nominal)
+        beliefs, body, times = jax.device_get((inputs.belief, inputs.body, inputs.time))
+        seen = review(beliefs, body, np.asarray(times, float), nominal)
+        mean, doubt = seen.force, seen.covariance
+        raw, believed = bands(jax.tree.map(itemgetter(chosen), inputs), mean[chosen], doubt[chosen], nominal)
         raw = Band(*(np.asarray(x) for x in raw))
         shown = calibration_for(CONFIG, FACTORS).influence.apply(raw)
         value, low = shown.value[:, 0], shown.low[:, 0]
@@ -144,19 +149,20 @@ def measure(name: str, case: dict, seeds: range) -> dict:
             "holds_zero": float((low <= 1e-6).mean()), "force_held": float((distance <= LATERAL).mean()),
             "force_rmse": float(np.sqrt((miss**2).sum(1).mean())),
             "force_std": float(np.sqrt(np.trace(spread, axis1=1, axis2=2).mean() / 2)),
-            "end_mass": float(mean[-1, 3]), "end_drag": float(mean[-1, 4]),
-            "alarms": [a.kind for a in flight_alarms(jax.device_get(inputs.belief), nominal, np.asarray(inputs.time))],
+            "believed_influence": float(np.asarray(believed)[:, 0].mean()),
+            "lightness": seen.lightness, "drag_change": seen.drag_change,
+            "alarms": [a.kind for a in flight_alarms(beliefs, seen, nominal, np.asarray(times, float))],
         }  # fmt: skip
         if burst:
-            row |= edges(inputs, nominal, chosen, value, low)
+            row |= edges(inputs, mean, nominal, chosen, value, low)
         rows.append(row)
     return summarise(name, rows, calm, burst) | {"flights": rows}
 
 
-def edges(inputs, nominal, chosen, value, low) -> dict:
+def edges(inputs, force, nominal, chosen, value, low) -> dict:
     """When the influence passes 0.15, or half of what it has in the burst where that is less, and when it ends."""
     places = np.arange(0, STEPS, EDGE)
-    fine = np.asarray(influence_of_wind(jax.tree.map(lambda x: x[places], inputs), nominal))
+    fine = np.asarray(influence_of_wind(jax.tree.map(itemgetter(places), inputs), force[places], nominal))
     times = places * DT
     inside = np.median(fine[(times > BURST[0] + 0.3) & (times < BURST[1] - 0.1)])
     # As the ranking joins decisions: over 0.25 s, at least 0.1 s.
@@ -177,7 +183,7 @@ def summarise(name: str, rows: list[dict], calm: bool, burst: bool) -> dict:
 
     found = {"flagged": float(np.mean([bool(r["alarms"]) for r in rows]))}
     found |= {"alarms": sorted({a for r in rows for a in r["alarms"]})}
-    keys = ["mean_influence", "force_held", "force_rmse", "force_std", "end_mass", "end_drag"]
+    keys = ["mean_influence", "force_held", "force_rmse", "force_std", "lightness", "drag_change", "believed_influence"]
     keys += ["holds_zero"] if calm else []
     keys += ["inside", "after", "after_holds_zero"] if burst else []
     found |= {key: mean(key) for key in keys}
