@@ -18,46 +18,22 @@ from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
-import jax
 import numpy as np
-from flown import keep
+from size_cases import CONFIG, TASKS, flight_cases
 
-from awavo.control.flight_planner import DEFAULT as CONFIG
 from awavo.control.flight_planner import FACTORS
-from awavo.explain.flight_factors import measure_band, true_influence, uncertain_posteriors
-from awavo.explain.intervals import Band, alive, calibrate, calibrated_band, resampled_influences
-from awavo.explain.simulation import explained_flight, flight_params
+from awavo.explain.intervals import Band, alive, calibrate, calibrated_band
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.training.compilation import enable_cache
-
-LARGE = CONFIG._replace(num_candidates=2048)
-STEPS = 300
-TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
 
 
 def cases(first: int, flights: int, every: int, folder: Path | None) -> dict[str, list[tuple[Band, np.ndarray]]]:
     """Bands and truths by task, one entry a flight."""
-    flight = jax.jit(lambda seed, params: explained_flight(seed, params, CONFIG, STEPS))
-
-    def band(inputs, params):
-        return measure_band(inputs, uncertain_posteriors(inputs, params, CONFIG), resampled_influences)
-
-    bands = jax.jit(lambda inputs, params: jax.lax.map(lambda x: band(x, params), inputs))
-    truths = jax.jit(lambda pairs, params: jax.lax.map(lambda x: true_influence(*x, params, LARGE), pairs))
     found: dict[str, list] = {}
     for task in TASKS["wind"]:
-        params = flight_params(task)
         for seed in range(first, first + flights):
-
-            def make(seed=seed, params=params):
-                trace = flight(seed, params)
-                chosen = np.arange(every // 2, STEPS, every)
-                inputs = jax.tree.map(lambda x: x[chosen], trace.inputs)
-                truth = truths((inputs, trace.true_force[chosen]), params)
-                return {**bands(inputs, params)._asdict(), "truth": truth}
-
-            kept = keep(folder, ["coverage", task, seed, STEPS, every, LARGE], make)
-            found.setdefault(task, []).append((Band(kept["value"], kept["low"], kept["high"]), kept["truth"]))
+            value, low, high, truth = np.moveaxis(flight_cases(task, seed, every, folder)["influence"], 1, 0)
+            found.setdefault(task, []).append((Band(value, low, high), truth))
         print(first, task, flush=True)
     return found
 

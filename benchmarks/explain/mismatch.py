@@ -28,9 +28,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.control.belief import start_belief, take_in
+from awavo.control.flight_planner import DEFAULT as CONFIG
 from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner, likelihoods, start_particles
 from awavo.control.tracking import Gains, track
-from awavo.explain.calibration import calibration_for, load_calibrations
+from awavo.explain.calibration import calibration_for
 from awavo.explain.flight_factors import measure_band, uncertain_posteriors
 from awavo.explain.intervals import Band, resampled_influences
 from awavo.explain.measures import coalition_weights, influences
@@ -42,7 +43,6 @@ from awavo.tasks.quadrotor.body import body_drag, rotate
 from awavo.tasks.quadrotor.references import lissajous
 from awavo.training.compilation import enable_cache
 
-CONFIG = load_calibrations()[0].planners[0]
 STEPS, DT, EVERY, EDGE = 500, 0.02, 10, 2
 BURST = (4.0, 5.0)
 LATERAL = 2.146  # 90% of a Gaussian in the plane lie within so many standard deviations

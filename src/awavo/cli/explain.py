@@ -33,7 +33,7 @@ class Explain:
         arg(metavar="NAME", help="wind, obstacles, drag, mass or obstacle:N; repeatable (default: wind, obstacles)"),
     ] = ()
     every: Annotated[
-        int | None, arg(help="explain every so many decisions (default: every fifth, at most 300 of a flight)")
+        int | None, arg(help="explain every so many decisions (default: every fifth, at most 240 of a flight)")
     ] = None
     threshold: Annotated[float, arg(help="influence from which a stretch of time is listed")] = 0.15
     seed: Annotated[int, arg(help="seed of a task flown now")] = 0

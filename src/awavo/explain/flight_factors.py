@@ -102,13 +102,14 @@ def factor_weights(
 class Uncertain(NamedTuple):
     """The posteriors of the coalitions, the pool they weigh, and the posteriors that other forces would have given.
 
-    `believed` are the posteriors under what the planner believed at that instant.
+    `believed` are the posteriors under what the planner believed at that instant, `paths` those of the pool then.
     """
 
     weights: Float[Array, "S K"]
     pool: Float[Array, "K D"]
     outer: Float[Array, "B S K"]
     believed: Float[Array, "S K"]
+    paths: Float[Array, "H 3 K"]
 
 
 def uncertain_posteriors(
@@ -133,10 +134,15 @@ def uncertain_posteriors(
     shifts = force[:, None] + jnp.concatenate([jnp.zeros((3, 1)), half, -half], 1)
     moved = still + jnp.zeros((1 + NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
     worlds = jnp.concatenate([still[None], theta[None], moved])
-    signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near).signals, worlds)
+
+    def imagined(theta):
+        found = planner.model.imagine(body, time, theta, candidates, near)
+        return found.signals, jnp.mean(found.positions, 2)
+
+    signals, paths = jax.lax.map(imagined, worlds)
     pairs = jax.vmap(lambda windy: likelihoods(jnp.stack([signals[0], windy]), config))(signals[1:])
     weights = coalition_weights(pairs, 1.0)
-    return Uncertain(weights[1], candidates, weights[2:], weights[0])
+    return Uncertain(weights[1], candidates, weights[2:], weights[0], paths[1])
 
 
 def _keys(inputs: DecisionInputs) -> Array:
@@ -151,7 +157,10 @@ def measure_band(
     num: int = NUM_RESAMPLES,
     level: float = LEVEL,
 ) -> Band:
-    """Return the raw band of `measure(counts, weights)`: over the force's uncertainty and resamples of the pool."""
+    """Return the raw band of `measure(counts, weights)`: over the force's uncertainty and resamples of the pool.
+
+    With num = 0 every force comes with one resample.
+    """
     every = nested_draws(_keys(inputs)[1], jnp.concatenate([found.weights[None], found.outer]), num, measure)
     return quantile_band(every[0], every[1 + num :], level)
 

@@ -41,10 +41,10 @@ __all__ = [
 ]  # fmt: skip
 
 FAN_SIZE = 12
-# Resamples in each outer draw of a magnitude, which costs far more than an influence; factors of your own have one
-# outer draw, the belief itself, and more resamples of it.
-SIZE_RESAMPLES, OWN_SPREAD = 4, 8
-MOST_ASKED = 300  # decisions of a flight that are asked, unless the user says which
+# A magnitude costs far more than an influence: one resample of the pool for every force. Factors of your own have one
+# outer draw, the force itself, and more resamples of it.
+SIZE_RESAMPLES, OWN_RESAMPLES, OWN_SPREAD = 0, 16, 8
+MOST_ASKED = 240  # decisions of a flight that are asked, unless the user says which
 
 
 class Fan(NamedTuple):
@@ -105,16 +105,13 @@ def decision_points(
     return jnp.stack([*(jnp.pad(x, ((0, 0), (0, 1))) for x in (model.added_thrust(pool), command[1:].T)), pwm])
 
 
-def _fan(model: FlightModel, inputs: DecisionInputs, weights: Float[Array, "S K"], pool: Float[Array, "K D"]) -> Array:
-    """Paths of a few candidates, drawn by weight, as it was believed: with everything, and without each factor."""
+def _fan(weights: Float[Array, "S K"], paths: Float[Array, "H 3 K"]) -> Float[Array, "N H 3 F"]:
+    """A few of the paths, drawn by weight: with everything, and without each factor."""
     places = (jnp.arange(FAN_SIZE) + 0.5) / FAN_SIZE
     num = num_factors(weights.shape[0])
     kept = weights[jnp.array([2**num - 1, *(without(num, i) for i in range(num))])]
     rows = jax.vmap(lambda row: jnp.minimum(jnp.searchsorted(row, places), row.size - 1))(jnp.cumsum(kept, -1))
-    near = model.near_path(inputs.forest, inputs.time)
-    theta = inputs.belief.mean[:, None]
-    flown = model.imagine(inputs.body, inputs.time, theta, pool[rows.ravel()], near).positions[:, :, 0]
-    return flown.reshape(*flown.shape[:2], num + 1, FAN_SIZE).transpose(2, 0, 1, 3)
+    return paths[:, :, rows].transpose(2, 0, 1, 3)
 
 
 @lru_cache(maxsize=8)
@@ -130,7 +127,10 @@ def decision_program(config: PlannerConfig, names: tuple[str, ...], reference: R
         if standard:
             return uncertain_posteriors(inputs, params, config, force, doubt, reference)
         weights, pool = factor_weights(inputs, factors, params, config, reference, force)
-        return Uncertain(weights, pool, weights[None], weights)
+        model = flight_planner(params, reference_function(reference), config).model
+        near = model.near_path(inputs.forest, inputs.time)
+        paths = model.imagine(inputs.body, inputs.time, inputs.belief.mean[:, None], pool, near).positions[:, :, 0]
+        return Uncertain(weights, pool, weights[None], weights, paths)
 
     def one(inputs: DecisionInputs, params: QuadrotorParams, force: Array, doubt: Array) -> DecisionRow:
         found = posteriors(inputs, params, force, doubt)
@@ -150,9 +150,9 @@ def decision_program(config: PlannerConfig, names: tuple[str, ...], reference: R
         both = measure_band(inputs, found, chances, spread * NUM_RESAMPLES)
         measures = measure_weights(weights)
         influence, needed = (Band(*(x[i] for x in both)) for i in range(2))
-        magnitude = measure_band(inputs, found, sizes, spread * SIZE_RESAMPLES)
+        magnitude = measure_band(inputs, found, sizes, SIZE_RESAMPLES if standard else OWN_RESAMPLES)
         rest = (mean_parts(weights, points[-1]), effective_sample_size(weights[-1]))
-        paths = _fan(model, inputs, found.believed, found.pool)
+        paths = _fan(found.believed, found.paths)
         return DecisionRow(
             influence, influences(found.believed), measures.shares, measures.together, needed, magnitude, *rest, paths
         )

@@ -146,9 +146,7 @@ def still_forces(body: Body, params: QuadrotorParams) -> tuple[Vectors, Vectors,
     return thrust, air.drag(velocity), air, hover.drag(velocity)
 
 
-def look_back(
-    beliefs: Belief, body: Body, times: Float[np.ndarray, " T"], params: QuadrotorParams
-) -> Hindsight | None:
+def look_back(beliefs: Belief, body: Body, times: Float[np.ndarray, " T"], params: QuadrotorParams) -> Hindsight | None:
     """Smooth over a flight, time first; None where its record does not hold what the filter took in, or too little."""
     weight = np.asarray(beliefs.watch.weight, float)
     heard = np.diff(weight, prepend=0.0) > 0

@@ -86,15 +86,24 @@ def resampled_necessity(
     return jnp.maximum(0.0, 1.0 - less / jnp.maximum(own[:, -1:], 1e-37))
 
 
+def _poisson(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+    """Counts with mean 1, by their distribution function: jax's own sampler is slower by far, and slow to compile."""
+    return jnp.sum(jax.random.uniform(key, shape, dtype)[..., None] > POISSON, -1).astype(dtype)
+
+
 def nested_draws(
     key: Array, weights: Float[Array, "B S K"], num: int, measure: Callable[[Array, Array], Array]
 ) -> Float[Array, " R *n"]:
-    """Return `measure(counts, weights)` for each of B sets of posteriors: as they are, then of `num` resamples."""
+    """Return `measure(counts, weights)` for each of B sets of posteriors: as they are, then of `num` resamples.
+
+    With num = 0 there is one draw of each set: the first as it is, every other resampled once.
+    """
     count, size = weights.shape[0], weights.shape[-1]
-    # By the distribution function: jax's own sampler is ten times as slow, and slow to compile.
-    uniform = jax.random.uniform(key, (count, num, size), weights.dtype)
-    counts = jnp.sum(uniform[..., None] > POISSON, -1).astype(weights.dtype)
-    counts = jnp.concatenate([jnp.ones((count, 1, size), counts.dtype), counts], 1)
+    if num == 0:
+        counts = _poisson(key, (count, 1, size), weights.dtype).at[0].set(1.0)
+    else:
+        counts = _poisson(key, (count, num, size), weights.dtype)
+        counts = jnp.concatenate([jnp.ones((count, 1, size), counts.dtype), counts], 1)
     drawn = jax.vmap(measure)(counts, weights)
     return drawn.reshape(-1, *drawn.shape[2:])
 

@@ -10,19 +10,22 @@ order 1/N that makes a plug-in distance too large at a planner's sample sizes (R
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from awavo.errors import InputError
 from awavo.explain.intervals import reweigh
 from awavo.explain.measures import num_factors, without
 from awavo.transport import draw_slices, sliced_wasserstein
+from awavo.transport.sorting import sort_pairs
+from awavo.transport.staircase import staircase_cost, weighted_staircase
 
-__all__ = ["NUM_LEVELS", "NUM_SLICES", "debiased_magnitude", "resampled_magnitudes", "signed_root", "square_magnitude"]
+__all__ = ["NUM_SLICES", "debiased_magnitude", "resampled_magnitudes", "signed_root", "square_magnitude"]
 
-NUM_SLICES, NUM_LEVELS = 12, 128
+NUM_SLICES = 12
 
 
 def square_magnitude(
@@ -67,20 +70,20 @@ def debiased_magnitude(
     return signed_root(square), jnp.sqrt(jnp.maximum(plain, 0.0))
 
 
-def _sorted_lines(points: Float[Array, "U K d"], slices: Float[Array, "L d"]) -> tuple[Array, Array]:
-    """Points along every slice, sorted, and which candidate each is: [U, L, K] both."""
-    along = jnp.einsum("ukd,ld->ulk", points, slices)
-    order = jnp.argsort(along, -1)
-    return jnp.take_along_axis(along, order, -1), order
+class _Lines(NamedTuple):
+    """Points along every slice, sorted, and which candidate each is."""
+
+    along: Float[Array, "U L K"]
+    order: Int[Array, "U L K"]
+
+    def squares(self, p: Float[Array, " K"], q: Float[Array, " K"]) -> Float[Array, " U"]:
+        """Return SW_2^2 between two weightings of the points, in each set of coordinates."""
+        stairs = weighted_staircase(p, self.order, q, self.order)
+        return jnp.mean(staircase_cost(self.along, self.along, stairs, 2), -1)
 
 
-def _quantiles(lines: tuple[Array, Array], weights: Float[Array, " K"]) -> Float[Array, "U L J"]:
-    """Quantiles of the weighted points along every slice, at levels in the middle of J equal steps."""
-    along, order = lines
-    below = jnp.cumsum(weights[order], -1)
-    levels = (jnp.arange(NUM_LEVELS) + 0.5) / NUM_LEVELS
-    found = jax.vmap(jax.vmap(lambda row, top: jnp.searchsorted(row, levels * top)))(below, below[..., -1])
-    return jnp.take_along_axis(along, jnp.minimum(found, along.shape[-1] - 1), -1)
+def _lines(points: Float[Array, "U K d"], slices: Float[Array, "L d"]) -> _Lines:
+    return _Lines(*sort_pairs(jnp.einsum("ukd,ld->ulk", points, slices)))
 
 
 def resampled_magnitudes(
@@ -88,21 +91,19 @@ def resampled_magnitudes(
 ) -> Float[Array, "R M U"]:
     """Return the debiased magnitudes of every factor that resampled pools show, in each of U sets of coordinates.
 
-    The points are the same in every resample: they are sorted once, and distances taken between the quantiles at
-    `NUM_LEVELS` levels, which is within a few percent of `debiased_magnitude` and ten times as fast.
+    The points are the same in every resample: they are sorted once.
     """
     num, dim, even = num_factors(weights.shape[0]), points.shape[-1], points.shape[1] // 2 * 2
     slices = jnp.ones((1, 1)) if dim == 1 else draw_slices(key, NUM_SLICES, dim, split=False)[0]
-    kept = weights[jnp.array([2**num - 1, *(without(num, i) for i in range(num))])]
-    whole = _sorted_lines(points, slices)
-    halves = [_sorted_lines(points[:, i:even:2], slices) for i in range(2)]
-
-    def squares(lines, drawn):
-        found = jax.lax.map(lambda one: _quantiles(lines, one), drawn)
-        return dim * jnp.mean((found[1:] - found[0]) ** 2, (-2, -1))
+    whole, halves = _lines(points, slices), [_lines(points[:, i:even:2], slices) for i in range(2)]
+    masks = jnp.array([without(num, i) for i in range(num)])
 
     def one(drawn):
-        parts = [squares(lines, drawn[:, i:even:2]) for i, lines in enumerate(halves)]
-        return signed_root(2 * squares(whole, drawn) - sum(parts) / 2)
+        def factor(mask):
+            p, q = drawn[-1], drawn[mask]
+            parts = [lines.squares(p[i:even:2], q[i:even:2]) for i, lines in enumerate(halves)]
+            return signed_root(dim * (2 * whole.squares(p, q) - sum(parts) / 2))
 
-    return jax.lax.map(one, reweigh(counts, kept))
+        return jax.lax.map(factor, masks)
+
+    return jax.lax.map(one, reweigh(counts, weights))

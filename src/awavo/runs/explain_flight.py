@@ -97,7 +97,7 @@ def explain_record(
         path: The record, FLIGHT.mcap.
         out: Folder for explanation.json, .csv and .html (default: FLIGHT-explained beside the record).
         factors: Names of what to leave out: wind, obstacles, drag, mass or obstacle:N (default: wind, obstacles).
-        every: Explain every so many decisions (default: every fifth, at most 300 of a flight).
+        every: Explain every so many decisions (default: every fifth, at most 240 of a flight).
         threshold: Influence from which a stretch of time is listed.
         again: Fly it again in the model, with everything and without each factor.
     """
