@@ -6,7 +6,8 @@
 
 Flights of 300 decisions in FT0 to FT3. The truth of a decision is what a planner with 2048 candidates finds when its
 belief is centred at the true force. Wind is judged in all tasks, obstacles in FT2 and FT3, where they are in reach.
-Flights 100.. calibrate, flights 200.. are held out; `--cache` shares them with coverage.py. `--calibration` adds the constants to that file.
+Flights 100.. calibrate, flights 200.. are held out; `--cache` shares them with coverage.py. `--calibration` adds the
+constants to that file.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
         [--out benchmarks/explain/results/mismatch.json]
 
 The filter is told the nominal vehicle; the plant is another one. Flights of 10 s on the figure of eight, without
-obstacles, flown by the tracking law on the filter's force: the belief is what is tested, and the planner is asked what
-the force did to its decisions, five times a second with intervals and 25 times a second for the edges of bursts.
+obstacles, flown by the tracking law on the filter's force. What is tested is the force that an explanation sees looking
+back on the record, and what the planner answers when it is asked what that force did to its decisions: five times a
+second with intervals (calm flights and bursts), 25 times a second for the edges of bursts.
 
 A window is 0.2 s. `flagged` is the share of flights whose alarm is raised; `holds_zero` the share of the 90% intervals
 of the influence that reach 0 (calm flights) ; `force_held` the share of windows whose 90% interval of the lateral force
@@ -135,24 +136,27 @@ def measure(name: str, case: dict, seeds: range) -> dict:
         beliefs, body, times = jax.device_get((inputs.belief, inputs.body, inputs.time))
         seen = review(beliefs, body, np.asarray(times, float), nominal)
         mean, doubt = seen.force, seen.covariance
-        raw, believed = bands(jax.tree.map(itemgetter(chosen), inputs), mean[chosen], doubt[chosen], nominal)
-        raw = Band(*(np.asarray(x) for x in raw))
-        shown = calibration_for(CONFIG, FACTORS).influence.apply(raw)
-        value, low = shown.value[:, 0], shown.low[:, 0]
-        # A window of 0.2 s: the mean force believed and flown, the interval of the filter with what it cannot tell.
+        # A window of 0.2 s: the mean force seen and flown, its interval with what cannot be told apart.
         windows = np.arange(STEPS).reshape(-1, EVERY)
         miss = mean[windows, :2].mean(1) - force[windows, :2].mean(1)
         spread = doubt[chosen, :2, :2]
         distance = np.sqrt(np.einsum("ni,nij,nj->n", miss, np.linalg.inv(spread), miss))
         row = {
-            "seed": seed, "mean_influence": float(value.mean()), "largest_influence": float(value.max()),
-            "holds_zero": float((low <= 1e-6).mean()), "force_held": float((distance <= LATERAL).mean()),
+            "seed": seed, "force_held": float((distance <= LATERAL).mean()),
             "force_rmse": float(np.sqrt((miss**2).sum(1).mean())),
             "force_std": float(np.sqrt(np.trace(spread, axis1=1, axis2=2).mean() / 2)),
-            "believed_influence": float(np.asarray(believed)[:, 0].mean()),
             "lightness": seen.lightness, "drag_change": seen.drag_change,
             "alarms": [a.kind for a in flight_alarms(beliefs, seen, nominal, np.asarray(times, float))],
         }  # fmt: skip
+        if calm or burst:
+            raw, believed = bands(jax.tree.map(itemgetter(chosen), inputs), mean[chosen], doubt[chosen], nominal)
+            shown = calibration_for(CONFIG, FACTORS).influence.apply(Band(*(np.asarray(x) for x in raw)))
+            value, low = shown.value[:, 0], shown.low[:, 0]
+            row |= {
+                "mean_influence": float(value.mean()), "largest_influence": float(value.max()),
+                "holds_zero": float((low <= 1e-6).mean()),
+                "believed_influence": float(np.asarray(believed)[:, 0].mean()),
+            }  # fmt: skip
         if burst:
             row |= edges(inputs, mean, nominal, chosen, value, low)
         rows.append(row)
@@ -183,7 +187,8 @@ def summarise(name: str, rows: list[dict], calm: bool, burst: bool) -> dict:
 
     found = {"flagged": float(np.mean([bool(r["alarms"]) for r in rows]))}
     found |= {"alarms": sorted({a for r in rows for a in r["alarms"]})}
-    keys = ["mean_influence", "force_held", "force_rmse", "force_std", "lightness", "drag_change", "believed_influence"]
+    keys = ["force_held", "force_rmse", "force_std", "lightness", "drag_change"]
+    keys += ["mean_influence", "believed_influence"] if calm or burst else []
     keys += ["holds_zero"] if calm else []
     keys += ["inside", "after", "after_holds_zero"] if burst else []
     found |= {key: mean(key) for key in keys}

@@ -159,21 +159,23 @@ def magnitudes(found: dict) -> list[str]:
 
 
 def mismatch(found: dict) -> list[str]:
-    lines = ["| the vehicle is not the one told | flagged | influence of wind | 90% intervals that reach 0 |"]
-    lines[0] += " lateral force held | burst: start, end off (s) | after it |"
-    lines.append("|" + "---|" * 7)
+    lines = ["| the vehicle is not the one told | flagged | influence of wind (as believed then) |"]
+    lines[0] += " 90% intervals that reach 0 | lateral force held | its rms error, N | burst: start, end off (s) |"
+    lines[0] += " after it: influence, intervals that reach 0 |"
+    lines.append("|" + "---|" * 8)
     for name, row in found["results"].items():
         alarms = f"{row['flagged']:.0%}" + (f" ({', '.join(row['alarms'])})" if row["alarms"] else "")
-        zero = row.get("holds_zero")
-        edges, after = "", ""
+        edges, after, moved = "", "", ""
+        if "mean_influence" in row:
+            moved = f"{row['mean_influence']:.3f} ({row['believed_influence']:.3f})"
         if "after" in row:
             spans = [row[k] for k in ("start_off_s", "end_off_s")]
             edges = "; ".join("not found" if x is None else f"{x[0]:+.2f} to {x[1]:+.2f}" for x in spans)
-            after = f"{row['after']:.3f}"
-        zero = "" if zero is None else f"{zero:.0%}"
+            after = f"{row['after']:.3f}, {row['after_holds_zero']:.0%}"
+        zero = f"{row['holds_zero']:.0%}" if "holds_zero" in row else ""
         lines.append(
-            f"| {name.replace('_', ' ')} | {alarms} | {row['mean_influence']:.3f} | {zero} | {row['force_held']:.0%} | "
-            f"{edges} | {after} |"
+            f"| {name.replace('_', ' ')} | {alarms} | {moved} | {zero} | {row['force_held']:.0%} | "
+            f"{row['force_rmse']:.3f} | {edges} | {after} |"
         )
     seeds = found["seeds"]
     return [

@@ -16,6 +16,7 @@ from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner
 from awavo.control.planner_config import PlannerConfig
 from awavo.errors import InputError
 from awavo.explain.calibration import NECESSITY, UNITS, calibration_for
+from awavo.explain.factors import without
 from awavo.explain.flight_factors import (
     NUM_RESAMPLES,
     Uncertain,
@@ -24,7 +25,6 @@ from awavo.explain.flight_factors import (
     measure_band,
     uncertain_posteriors,
 )
-from awavo.explain.factors import without
 from awavo.explain.hindsight import Hindsight
 from awavo.explain.intervals import Band, resampled_influences, resampled_necessity, with_value
 from awavo.explain.magnitude import resampled_magnitudes

@@ -159,6 +159,34 @@ def look_back(beliefs: Belief, body: Body, times: Float[np.ndarray, " T"], param
     return _smooth(balance + hover_drag - drag, heard, thrust, drag, velocity, air, np.diff(times), params)
 
 
+class _Round(NamedTuple):
+    """One round: the force beside what was expected, mass and drag with their covariance, and the chain sideways."""
+
+    rest: Vectors
+    change: Float[np.ndarray, " 2"]
+    spread: Float[np.ndarray, "2 2"]
+    follows: Float[np.ndarray, "T 3 2"]
+    side: _Chain
+
+
+def _solve(
+    balance: Vectors, columns: Float[np.ndarray, "T 3 2"], weight: Float[np.ndarray, " T"], side: _Chain, up: _Chain
+) -> _Round:
+    """Solve for the force, mass and drag together, with the steps as likely as the chains say."""
+    precision, right, solved = np.diag([1 / MASS_STD**2, 1 / DRAG_STD**2]), np.zeros(2), []
+    for axis, chain in enumerate((side, side, up)):
+        known = np.column_stack([balance[:, axis], columns[:, axis]])
+        found = chain.solve(weight[:, None] * known)
+        # What of the balance and the columns the chain cannot follow tells mass and drag.
+        both = columns[:, axis].T @ (weight[:, None] * (known - found))
+        precision, right = precision + both[:, 1:], right + both[:, 0]
+        solved.append(found)
+    spread = np.linalg.inv(precision)
+    change = spread @ right
+    every = np.stack(solved, 1)
+    return _Round(every[:, :, 0] - every[:, :, 1:] @ change, change, spread, every[:, :, 1:], side)
+
+
 def _smooth(
     balance: Vectors, heard: np.ndarray, thrust: Vectors, drag: Vectors, velocity: Vectors, air: Air,
     dt: np.ndarray, params: QuadrotorParams,
@@ -169,35 +197,21 @@ def _smooth(
     keep, held = np.exp(-dt / LIFT_TIME), np.ones_like(dt)
     walk = float(params.force_walk) ** 2 * dt
     up = _chain(weight, 1 / (LIFT_STD**2 * (1 - keep**2)), keep, 1 / LIFT_STD**2)
-    columns = np.stack([thrust + drag, drag], -1)
-    prior = np.diag([1 / MASS_STD**2, 1 / DRAG_STD**2])
-    usual, expected = np.ones_like(dt), np.zeros_like(balance)
-    for turn in range(ROUNDS):
+    columns, expected = np.stack([thrust + drag, drag], -1), np.zeros_like(balance)
+    found = _solve(balance, columns, weight, _chain(weight, 1 / walk, held, 1 / FORCE_STD**2), up)
+    for _ in range(ROUNDS - 1):
+        usual = (TAIL + 2) / (TAIL + np.square(np.diff(found.rest[:, :2], axis=0)).sum(1) / walk)
+        expected = _expected(air, velocity, found.rest + expected)
         side = _chain(weight, usual / walk, held, 1 / FORCE_STD**2)
-        precision, right, solved = prior.copy(), np.zeros(2), []
-        for axis, chain in enumerate((side, side, up)):
-            known = np.column_stack([balance[:, axis] - expected[:, axis], columns[:, axis]])
-            found = chain.solve(weight[:, None] * known)
-            # What of the columns and the balance the chain cannot follow tells mass and drag.
-            left = weight[:, None] * (known - found)
-            both = columns[:, axis].T @ left
-            precision, right = precision + both[:, 1:], right + both[:, 0]
-            solved.append(found)
-        spread = np.linalg.inv(precision)
-        change = spread @ right
-        rest = np.stack([found[:, 0] - found[:, 1:] @ change for found in solved], 1)
-        force = rest + expected
-        if turn < ROUNDS - 1:
-            usual = (TAIL + 2) / (TAIL + np.square(np.diff(rest[:, :2], axis=0)).sum(1) / walk)
-            expected = _expected(air, velocity, force)
-    follows = np.stack([found[:, 1:] for found in solved], 1)  # what the force gives up where mass or drag gain
-    covariance = np.einsum("tai,ij,tbj->tab", follows, spread, follows)
-    sides = side.variances()
+        found = _solve(balance - expected, columns, weight, side, up)
+    # What the force gives up where mass or drag gain, and what is left with both of them known.
+    covariance = np.einsum("tai,ij,tbj->tab", found.follows, found.spread, found.follows)
+    sides = found.side.variances()
     covariance += np.stack([sides, sides, up.variances()], 1)[:, :, None] * np.eye(3)
-    stds = np.sqrt(np.diag(spread))
+    change, stds = found.change.tolist(), np.sqrt(np.diag(found.spread)).tolist()
     return Hindsight(
-        force.astype(np.float32), covariance.astype(np.float32), float(change[0]), float(stds[0]), float(change[1]),
-        float(stds[1]), noise, thrust, drag,
+        (found.rest + expected).astype(np.float32), covariance.astype(np.float32), change[0], stds[0], change[1],
+        stds[1], noise, thrust, drag,
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def _world(log: FlightLog, factor: str | None) -> _World:
         if factor == "obstacles":
             params = params._replace(obstacles_on=np.float32(0.0))
     forest = jax.tree.map(lambda x: np.asarray(x, np.float32), forest)
-    return _World(params, forest, np.float32(factor != "wind"))
+    return _World(params, forest, np.asarray(factor != "wind", np.float32))
 
 
 def _places(log: FlightLog) -> np.ndarray:

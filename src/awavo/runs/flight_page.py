@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.explain.flight_report import FlightExplanation
-from awavo.explain.intervals import Band
 from awavo.explain.hindsight import Hindsight
+from awavo.explain.intervals import Band
 from awavo.explain.mismatch import Alarm, alarm_text
 from awavo.explain.record import FlightLog
 from awavo.explain.refly import LONGEST_S, Reflown
@@ -23,8 +23,8 @@ __all__ = ["flight_page", "margin_rows"]
 
 Z90 = 1.645
 SPACE_NOTE = (
-    "Dotted: the reference. Marks are seconds of the flight, arrows the believed external force (half a metre is 1 N), "
-    "N is north. Flown again: the same flight in the model, closed loop, with the force that was believed and without "
+    "Dotted: the reference. Marks are seconds of the flight, arrows the external force (half a metre is 1 N), "
+    "N is north. Flown again: the same flight in the model, closed loop, with the force that the record shows and without "
     f"one factor, up to {LONGEST_S:g} s."
 )
 
@@ -75,7 +75,8 @@ def flight_page(
     data = {
         "names": list(found.names), "time": found.time,
         **{k: np.asarray(v) for k, v in found.influence._asdict().items()},
-        "believed": found.believed, "shares": found.shares, "together": found.together, "motors": found.motors, "effective": found.effective_size,
+        "believed": found.believed, "shares": found.shares, "together": found.together, "motors": found.motors,
+        "effective": found.effective_size,
         "temperature": log.config.temperature, "calm": CALM, "start": int(np.argmax(found.together)),
         "necessity": _plain_band(found.necessity),
         "magnitude": {unit: _plain_band(band) for unit, band in found.magnitude.items()},

@@ -103,7 +103,13 @@ function drawInfluence() {
   if (!data.low) return drawStrips(c);
   const { sx, sy } = axes(c, 0, 1);
   shade(c, sx);
-  for (const a of data.alarms) node("text", { x: sx(Math.max(a.start, data.time[0])) + 3, y: PAD.top + 12, style: "fill:var(--bad)" }, c.svg, `alarm: ${a.kind}`);
+  data.alarms.forEach((a, i) => {
+    const x = Math.min(Math.max(a.start, data.time[0]), data.time[data.time.length - 1]);
+    node("line", { class: "cross", style: "stroke:var(--bad)", x1: sx(x), x2: sx(x), y1: PAD.top, y2: c.h - PAD.bottom }, c.svg);
+    const late = sx(x) > c.w * 0.7;
+    node("text", { x: sx(x) + (late ? -4 : 4), y: PAD.top + 12 + 14 * i, "text-anchor": late ? "end" : "start", style: "fill:var(--bad)" }, c.svg, `alarm: ${a.kind}`);
+  });
+  if (data.believed) data.names.forEach((_, i) => node("path", { class: "refly", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(data.believed[k][i])])) }, c.svg));
   node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(data.calm), y2: sy(data.calm) }, c.svg);
   drawBands(c, sx, sy, data);
 }
