@@ -1,6 +1,6 @@
 """Do the intervals of an influence hold what they promise? Calibrate on some simulated flights, test on others.
 
-    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--every 12] [--cache DIR]
+    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--held-out 10] [--every 12] [--cache DIR]
         [--out benchmarks/explain/results/coverage.json] [--calibration src/awavo/explain/calibration.json]
 
 Flights of 300 decisions in FT0 to FT3. The truth of a decision is the influence that a planner with 2048 candidates
@@ -76,7 +76,8 @@ def score(found: dict, index: int, name: str, stretch) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--flights", type=int, default=10)
+    parser.add_argument("--flights", type=int, default=10, help="of each task, to calibrate")
+    parser.add_argument("--held-out", type=int, default=10, help="of each task, to judge")
     parser.add_argument("--every", type=int, default=12)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path)
@@ -86,10 +87,10 @@ def main() -> None:
     made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
     first = cases(100, options.flights, options.every, options.cache)
     stretch = {name: calibrate(*gather(first, TASKS[name], i)) for i, name in enumerate(FACTORS)}
-    second = cases(200, options.flights, options.every, options.cache)
+    second = cases(200, options.held_out, options.every, options.cache)
     results = {name: score(second, i, name, stretch[name]) for i, name in enumerate(FACTORS)}
     made |= {"planner": CONFIG._asdict(), "level": 0.9, "seeds": {"calibration": 100, "held_out": 200}}
-    made |= {"flights_per_task": options.flights}
+    made |= {"flights_per_task": {"calibration": options.flights, "held_out": options.held_out}}
     stretches = {name: [part._asdict() for part in parts] for name, parts in stretch.items()}
     print(json.dumps({"stretch": stretches, "results": results}, indent=1))
     if options.out:

@@ -10,7 +10,6 @@ import numpy as np
 from awavo.checks import LARGEST_SEED, check_range
 from awavo.control.flight_planner import FACTORS
 from awavo.errors import InputError
-from awavo.explain.calibration import load_calibrations
 from awavo.explain.flight_factors import flight_factor
 from awavo.explain.flight_report import FlightExplanation, explain_log, spacing
 from awavo.explain.mcap_file import require_mcap
@@ -62,10 +61,8 @@ def fly_and_explain(
     check_range("--seed", seed, 0, LARGEST_SEED)
     enable_cache()
     out = new_folder(Path("runs") / f"explain-{task}-seed{seed}" if out is None else out)
-    # Flown with the setting of the planner that the intervals were calibrated for.
-    calibrated = load_calibrations()[0].planners[0]
     with doing(f"flying {task} for {steps} decisions"):
-        record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, config=calibrated, about=stamp())
+        record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, about=stamp())
     return explain_record(out / "flight.mcap", out, factors=factors, every=every, threshold=threshold)
 
 

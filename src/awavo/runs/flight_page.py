@@ -24,8 +24,8 @@ __all__ = ["flight_page", "margin_rows"]
 Z90 = 1.645
 SPACE_NOTE = (
     "Dotted: the reference. Marks are seconds of the flight, arrows the external force (half a metre is 1 N), "
-    "N is north. Flown again: the same flight in the model, closed loop, with the force that the record shows and without "
-    f"one factor, up to {LONGEST_S:g} s."
+    "N is north. Flown again: the same flight in the model, closed loop, with the force that the record shows and "
+    f"without one factor, up to {LONGEST_S:g} s."
 )
 
 

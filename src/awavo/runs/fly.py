@@ -18,13 +18,12 @@ import numpy as np
 
 from awavo.checks import LARGEST_SEED, check_range
 from awavo.control.belief import start_belief, take_in
-from awavo.control.flight_planner import DecisionInputs, FlightPlan, flight_planner, start_particles
+from awavo.control.flight_planner import DEFAULT, DecisionInputs, FlightPlan, flight_planner, start_particles
 from awavo.control.flight_policy import tick_plan
 from awavo.control.planner_config import PlannerConfig
 from awavo.deploy.estimate import Estimator
 from awavo.deploy.mavlink import LinkConfig, Measured, OffboardLink, VehicleState
 from awavo.errors import InputError
-from awavo.explain.calibration import load_calibrations
 from awavo.explain.mcap_file import require_mcap
 from awavo.explain.record import DecisionLog
 from awavo.explain.recording import decide_compiled
@@ -162,7 +161,7 @@ def fly_over_link(
     """
     check_range("--seconds", seconds, 1, LONGEST_S)
     check_range("--seed", seed, 0, LARGEST_SEED)
-    reference, config = reference_of(target, speed), config or load_calibrations()[0].planners[0]
+    reference, config = reference_of(target, speed), config or DEFAULT
     if record is not None:
         require_mcap()
         require_writable(record.parent)
