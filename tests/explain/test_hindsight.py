@@ -97,3 +97,12 @@ def test_steps_without_a_measurement_are_known_less():
 def test_a_record_without_measurements_cannot_be_looked_back_on():
     beliefs, body, _ = flight(silent=range(5, STEPS))
     assert look_back(beliefs, body, TIMES, P) is None
+
+
+def test_numbers_that_no_vehicle_has_are_refused_quietly():
+    beliefs, body, _ = flight()
+    fast = body._replace(velocity=1e200 * body.velocity)
+    assert look_back(beliefs, fast, TIMES, P) is None
+    still = look_back(beliefs, body, TIMES, P._replace(force_noise=0.0, force_walk=0.0))
+    assert still is not None
+    assert np.isfinite(still.force).all()

@@ -33,6 +33,7 @@ __all__ = ["Air", "Hindsight", "look_back", "still_forces"]
 # Degrees of freedom of the steps; rounds of reweighting; m/s beyond which no wind is believed.
 TAIL, ROUNDS, STRONGEST = 2.0, 12, 30.0
 FEWEST = 10  # measurements below which nothing can be looked back on
+LEAST = 1e-3  # of noise (N) and walk (N per root second)
 Vectors = Float[np.ndarray, "T 3"]
 
 
@@ -156,7 +157,12 @@ def look_back(beliefs: Belief, body: Body, times: Float[np.ndarray, " T"], param
     thrust, drag, air, hover_drag = still_forces(body, params)
     # The filter took off the drag of rotors at hover.
     velocity = np.asarray(body.velocity, float)
-    return _smooth(balance + hover_drag - drag, heard, thrust, drag, velocity, air, np.diff(times), params)
+    try:
+        with np.errstate(all="ignore"):
+            found = _smooth(balance + hover_drag - drag, heard, thrust, drag, velocity, air, np.diff(times), params)
+    except (np.linalg.LinAlgError, ValueError):  # numbers of a file that no vehicle has
+        return None
+    return found if np.isfinite(found.covariance).all() and np.isfinite(found.force).all() else None
 
 
 class _Round(NamedTuple):
@@ -193,9 +199,9 @@ def _smooth(
 ) -> Hindsight:  # fmt: skip
     dt = np.maximum(dt, 1e-4)
     noise = _noise(balance, heard)
-    weight = heard / max(noise, float(params.force_noise)) ** 2
+    weight = heard / max(noise, float(params.force_noise), LEAST) ** 2
     keep, held = np.exp(-dt / LIFT_TIME), np.ones_like(dt)
-    walk = float(params.force_walk) ** 2 * dt
+    walk = max(float(params.force_walk), LEAST) ** 2 * dt
     up = _chain(weight, 1 / (LIFT_STD**2 * (1 - keep**2)), keep, 1 / LIFT_STD**2)
     columns, expected = np.stack([thrust + drag, drag], -1), np.zeros_like(balance)
     found = _solve(balance, columns, weight, _chain(weight, 1 / walk, held, 1 / FORCE_STD**2), up)
