@@ -154,12 +154,13 @@ def look_back(beliefs: Belief, body: Body, times: Float[np.ndarray, " T"], param
     if heard.sum() < FEWEST:
         return None
     balance = np.asarray(beliefs.watch.recent, float)[:, 1]
-    thrust, drag, air, hover_drag = still_forces(body, params)
-    # The filter took off the drag of rotors at hover.
     velocity = np.asarray(body.velocity, float)
     try:
         with np.errstate(all="ignore"):
-            found = _smooth(balance + hover_drag - drag, heard, thrust, drag, velocity, air, np.diff(times), params)
+            thrust, drag, air, hover_drag = still_forces(body, params)
+            # The filter took off the drag of rotors at hover.
+            balance = balance + hover_drag - drag
+            found = _smooth(balance, heard, thrust, drag, velocity, air, np.diff(times), params)
     except (np.linalg.LinAlgError, ValueError):  # numbers of a file that no vehicle has
         return None
     return found if np.isfinite(found.covariance).all() and np.isfinite(found.force).all() else None
