@@ -35,7 +35,7 @@ function axes({ svg, w, h }, low, high, xs = data.time) {
   const x0 = xs[0], x1 = xs[xs.length - 1] > x0 ? xs[xs.length - 1] : x0 + 1;
   const sx = (t) => PAD.left + (t - x0) / (x1 - x0) * (w - PAD.left - PAD.right);
   const sy = (v) => h - PAD.bottom - (v - low) / (high - low) * (h - PAD.top - PAD.bottom);
-  for (const v of steps(low, high, 4)) {
+  for (const v of steps(low, high, 6)) {
     node("line", { class: "gridline", x1: PAD.left, x2: w - PAD.right, y1: sy(v), y2: sy(v) }, svg);
     node("text", { x: PAD.left - 6, y: sy(v) + 4, "text-anchor": "end" }, svg, `${v}`);
   }
