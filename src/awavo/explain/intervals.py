@@ -136,7 +136,8 @@ def conformal_stretch(
     rank = min(1.0, np.ceil((count + 1) * (1 + level) / 2) / count)
     if count < 2 / (1 - level):
         raise InputError(f"{count} cases are too few to calibrate a level of {level}: give {2 / (1 - level):.0f}.")
-    return Stretch(*(float(np.quantile(x, rank, method="higher")) for x in (low, high)))
+    # Never narrower than the draws: one stretch holds for calm air too, where the truth is 0 and the lower bound counts.
+    return Stretch(*(max(0.0, float(np.quantile(x, rank, method="higher"))) for x in (low, high)))
 
 
 def alive(band: Band, truth: Float[np.ndarray, "*n"], scale: MeasureScale = PROBABILITY) -> np.ndarray:
