@@ -128,6 +128,7 @@ def measure(name: str, case: dict, seeds: range) -> dict:
     burst, speed = "burst" in case, float(case.get("burst", case.get("wind", 0)))
     span = jnp.asarray(BURST if burst else (0.0, 1e3), jnp.float32)
     calm = speed == 0
+    asked = burst or (calm and "thrust" not in case)  # of the other cases the force alone
     rows = []
     for seed in seeds:
         inputs, force = fly(seed, nominal, truth, float(case.get("thrust", 1.0)), speed, span)
@@ -148,7 +149,7 @@ def measure(name: str, case: dict, seeds: range) -> dict:
             "lightness": seen.lightness, "drag_change": seen.drag_change,
             "alarms": [a.kind for a in flight_alarms(beliefs, seen, nominal, np.asarray(times, float))],
         }  # fmt: skip
-        if calm or burst:
+        if asked:
             raw, believed = bands(jax.tree.map(itemgetter(chosen), inputs), mean[chosen], doubt[chosen], nominal)
             shown = calibration_for(CONFIG, FACTORS).influence.apply(Band(*(np.asarray(x) for x in raw)))
             value, low = shown.value[:, 0], shown.low[:, 0]
@@ -160,12 +161,12 @@ def measure(name: str, case: dict, seeds: range) -> dict:
         if burst:
             row |= edges(inputs, mean, nominal, chosen, value, low)
         rows.append(row)
-    return summarise(name, rows, calm, burst) | {"flights": rows}
+    return summarise(name, rows, asked and calm, burst) | {"flights": rows}
 
 
 def edges(inputs, force, nominal, chosen, value, low) -> dict:
     """When the influence passes 0.15, or half of what it has in the burst where that is less, and when it ends."""
-    places = np.arange(0, STEPS, EDGE)
+    places = np.arange(round((BURST[0] - 1.5) / DT), round((BURST[1] + 2.5) / DT), EDGE)
     fine = np.asarray(influence_of_wind(jax.tree.map(itemgetter(places), inputs), force[places], nominal))
     times = places * DT
     inside = np.median(fine[(times > BURST[0] + 0.3) & (times < BURST[1] - 0.1)])
