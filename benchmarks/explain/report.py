@@ -186,6 +186,17 @@ def mismatch(found: dict) -> list[str]:
     ]
 
 
+def long_record(found: dict) -> list[str]:
+    lines = ["| a record of | replayed, asked | compiled programs at hand | processor time, one core | wall time |"]
+    lines.append("|---|---|---|---|---|")
+    for name, row in found["results"].items():
+        lines.append(
+            f"| {row['decisions']} decisions | {row['replayed']}, {row['asked']} | "
+            f"{'none' if name == 'first' else 'all'} | {row['cpu_s']:.0f} s | {row['wall_s']:.0f} s |"
+        )
+    return [*lines, "", f"Other work kept the machine at a load of {found['load'][0]:.1f}."]
+
+
 def source(made: dict, file: str) -> list[str]:
     device = made["device"]
     return ["", f"`{made['command']}`, commit {made['commit']}, {device['cpu']}, {device['cores']} cores ({file}).", ""]
@@ -207,6 +218,7 @@ def main() -> None:
         ("Coverage", coverage, "coverage"),
         ("Coverage of magnitudes and of necessity", magnitudes, "magnitude_coverage"),
         ("Speed", speed, "speed"),
+        ("A long record", long_record, "long_record"),
     ):
         if (RESULTS / f"{name}.json").is_file():
             found = json.loads((RESULTS / f"{name}.json").read_text())

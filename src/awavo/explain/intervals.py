@@ -136,7 +136,7 @@ def conformal_stretch(
     rank = min(1.0, np.ceil((count + 1) * (1 + level) / 2) / count)
     if count < 2 / (1 - level):
         raise InputError(f"{count} cases are too few to calibrate a level of {level}: give {2 / (1 - level):.0f}.")
-    # Never narrower than the draws: one stretch holds for calm air too, where the truth is 0 and the lower bound counts.
+    # Never narrower than the draws: in calm air, where the truth is 0, the lower bound is all that counts.
     return Stretch(*(max(0.0, float(np.quantile(x, rank, method="higher"))) for x in (low, high)))
 
 
