@@ -109,7 +109,7 @@ function drawInfluence() {
     const late = sx(x) > c.w * 0.7;
     node("text", { x: sx(x) + (late ? -4 : 4), y: PAD.top + 12 + 14 * i, "text-anchor": late ? "end" : "start", style: "fill:var(--bad)" }, c.svg, `alarm: ${a.kind}`);
   });
-  if (data.believed) data.names.forEach((_, i) => node("path", { class: "refly", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(data.believed[k][i])])) }, c.svg));
+  if (data.believed) data.names.forEach((_, i) => node("path", { class: "believed", fill: "none", "stroke-dasharray": "4 3", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(data.believed[k][i])])) }, c.svg));
   node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(data.calm), y2: sy(data.calm) }, c.svg);
   drawBands(c, sx, sy, data);
 }
