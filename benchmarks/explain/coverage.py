@@ -1,6 +1,6 @@
 """Do the intervals of an influence hold what they promise? Calibrate on some simulated flights, test on others.
 
-    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--every 12] [--cache DIR]
+    PYTHONPATH=src python benchmarks/explain/coverage.py [--flights 10] [--held-out 10] [--every 12] [--cache DIR]
         [--out benchmarks/explain/results/coverage.json] [--calibration src/awavo/explain/calibration.json]
 
 Flights of 300 decisions in FT0 to FT3. The truth of a decision is the influence that a planner with 2048 candidates
@@ -18,46 +18,22 @@ from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
-import jax
 import numpy as np
-from flown import keep
+from size_cases import CONFIG, TASKS, flight_cases
 
-from awavo.control.flight_planner import DEFAULT as CONFIG
 from awavo.control.flight_planner import FACTORS
-from awavo.explain.flight_factors import measure_band, true_influence, uncertain_posteriors
-from awavo.explain.intervals import Band, alive, calibrate, calibrated_band, resampled_influences
-from awavo.explain.simulation import explained_flight, flight_params
+from awavo.explain.intervals import Band, alive, calibrate, calibrated_band
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.training.compilation import enable_cache
-
-LARGE = CONFIG._replace(num_candidates=2048)
-STEPS = 300
-TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
 
 
 def cases(first: int, flights: int, every: int, folder: Path | None) -> dict[str, list[tuple[Band, np.ndarray]]]:
     """Bands and truths by task, one entry a flight."""
-    flight = jax.jit(lambda seed, params: explained_flight(seed, params, CONFIG, STEPS))
-
-    def band(inputs, params):
-        return measure_band(inputs, uncertain_posteriors(inputs, params, CONFIG), resampled_influences)
-
-    bands = jax.jit(lambda inputs, params: jax.lax.map(lambda x: band(x, params), inputs))
-    truths = jax.jit(lambda pairs, params: jax.lax.map(lambda x: true_influence(*x, params, LARGE), pairs))
     found: dict[str, list] = {}
     for task in TASKS["wind"]:
-        params = flight_params(task)
         for seed in range(first, first + flights):
-
-            def make(seed=seed, params=params):
-                trace = flight(seed, params)
-                chosen = np.arange(every // 2, STEPS, every)
-                inputs = jax.tree.map(lambda x: x[chosen], trace.inputs)
-                truth = truths((inputs, trace.true_force[chosen]), params)
-                return {**bands(inputs, params)._asdict(), "truth": truth}
-
-            kept = keep(folder, ["coverage", task, seed, STEPS, every, LARGE], make)
-            found.setdefault(task, []).append((Band(kept["value"], kept["low"], kept["high"]), kept["truth"]))
+            value, low, high, truth = np.moveaxis(flight_cases(task, seed, every, folder)["influence"], 1, 0)
+            found.setdefault(task, []).append((Band(value, low, high), truth))
         print(first, task, flush=True)
     return found
 
@@ -100,7 +76,8 @@ def score(found: dict, index: int, name: str, stretch) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--flights", type=int, default=10)
+    parser.add_argument("--flights", type=int, default=10, help="of each task, to calibrate")
+    parser.add_argument("--held-out", type=int, default=10, help="of each task, to judge")
     parser.add_argument("--every", type=int, default=12)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path)
@@ -110,10 +87,10 @@ def main() -> None:
     made = {"command": command_line(), "commit": source_commit(), "device": device_info(), "versions": versions()}
     first = cases(100, options.flights, options.every, options.cache)
     stretch = {name: calibrate(*gather(first, TASKS[name], i)) for i, name in enumerate(FACTORS)}
-    second = cases(200, options.flights, options.every, options.cache)
+    second = cases(200, options.held_out, options.every, options.cache)
     results = {name: score(second, i, name, stretch[name]) for i, name in enumerate(FACTORS)}
     made |= {"planner": CONFIG._asdict(), "level": 0.9, "seeds": {"calibration": 100, "held_out": 200}}
-    made |= {"flights_per_task": options.flights}
+    made |= {"flights_per_task": {"calibration": options.flights, "held_out": options.held_out}}
     stretches = {name: [part._asdict() for part in parts] for name, parts in stretch.items()}
     print(json.dumps({"stretch": stretches, "results": results}, indent=1))
     if options.out:

@@ -4,8 +4,9 @@
         [--out benchmarks/explain/results/mismatch.json]
 
 The filter is told the nominal vehicle; the plant is another one. Flights of 10 s on the figure of eight, without
-obstacles, flown by the tracking law on the filter's force: the belief is what is tested, and the planner is asked what
-the force did to its decisions, five times a second with intervals and 25 times a second for the edges of bursts.
+obstacles, flown by the tracking law on the filter's force. What is tested is the force that an explanation sees looking
+back on the record, and what the planner answers when it is asked what that force did to its decisions: five times a
+second with intervals (calm flights and bursts), 25 times a second for the edges of bursts.
 
 A window is 0.2 s. `flagged` is the share of flights whose alarm is raised; `holds_zero` the share of the 90% intervals
 of the influence that reach 0 (calm flights) ; `force_held` the share of windows whose 90% interval of the lateral force
@@ -28,13 +29,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.control.belief import start_belief, take_in
+from awavo.control.flight_planner import DEFAULT as CONFIG
 from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner, likelihoods, start_particles
 from awavo.control.tracking import Gains, track
-from awavo.explain.calibration import calibration_for, load_calibrations
+from awavo.explain.calibration import calibration_for
 from awavo.explain.flight_factors import measure_band, uncertain_posteriors
 from awavo.explain.intervals import Band, resampled_influences
 from awavo.explain.measures import coalition_weights, influences
-from awavo.explain.mismatch import flight_alarms, force_doubt
+from awavo.explain.mismatch import flight_alarms, review
 from awavo.explain.simulation import flight_params, flight_steps
 from awavo.explain.summary import stretches
 from awavo.provenance import command_line, device_info, source_commit, versions
@@ -42,7 +44,6 @@ from awavo.tasks.quadrotor.body import body_drag, rotate
 from awavo.tasks.quadrotor.references import lissajous
 from awavo.training.compilation import enable_cache
 
-CONFIG = load_calibrations()[0].planners[0]
 STEPS, DT, EVERY, EDGE = 500, 0.02, 10, 2
 BURST = (4.0, 5.0)
 LATERAL = 2.146  # 90% of a Gaussian in the plane lie within so many standard deviations
@@ -99,23 +100,26 @@ def fly(seed, nominal, truth, thrust_scale, speed, span):
 
 
 @jax.jit
-def influence_of_wind(inputs, params):
+def influence_of_wind(inputs, forces, params):
     planner = flight_planner(params, lissajous, CONFIG)
 
-    def one(x):
-        scores = planner.score(jax.random.split(x.key)[0], x.body, x.time, x.belief, x.particles, x.forest)
+    def one(pair):
+        x, force = pair
+        seen = x.belief._replace(mean=x.belief.mean.at[:3].set(force))
+        key = jax.random.split(x.key)[0]
+        scores = planner.score(key, x.body, x.time, seen, x.particles, x.forest, x.belief)
         return influences(coalition_weights(likelihoods(scores.signals, CONFIG), 1.0))[0]
 
-    return jax.lax.map(one, inputs)
+    return jax.lax.map(one, (inputs, forces))
 
 
 @jax.jit
-def bands(inputs, doubt, params):
-    def one(pair):
-        found = uncertain_posteriors(pair[0], params, CONFIG, pair[1])
-        return measure_band(pair[0], found, resampled_influences)
+def bands(inputs, force, doubt, params):
+    def one(asked):
+        found = uncertain_posteriors(asked[0], params, CONFIG, *asked[1:])
+        return measure_band(asked[0], found, resampled_influences), influences(found.believed)
 
-    return jax.lax.map(one, (inputs, doubt))
+    return jax.lax.map(one, (inputs, force, doubt))
 
 
 def measure(name: str, case: dict, seeds: range) -> dict:
@@ -124,39 +128,46 @@ def measure(name: str, case: dict, seeds: range) -> dict:
     burst, speed = "burst" in case, float(case.get("burst", case.get("wind", 0)))
     span = jnp.asarray(BURST if burst else (0.0, 1e3), jnp.float32)
     calm = speed == 0
+    asked = burst or (calm and "thrust" not in case)  # of the other cases the force alone
     rows = []
     for seed in seeds:
         inputs, force = fly(seed, nominal, truth, float(case.get("thrust", 1.0)), speed, span)
-        mean, force = np.asarray(inputs.belief.mean), np.asarray(force)
+        force = np.asarray(force)
         chosen = np.arange(EVERY // 2, STEPS, EVERY)
-        doubt = force_doubt(inputs.belief, inputs.body, nominal)
-        raw = bands(jax.tree.map(itemgetter(chosen), inputs), doubt[chosen], nominal)
-        raw = Band(*(np.asarray(x) for x in raw))
-        shown = calibration_for(CONFIG, FACTORS).influence.apply(raw)
-        value, low = shown.value[:, 0], shown.low[:, 0]
-        # A window of 0.2 s: the mean force believed and flown, the interval of the filter with what it cannot tell.
+        beliefs, body, times = jax.device_get((inputs.belief, inputs.body, inputs.time))
+        seen = review(beliefs, body, np.asarray(times, float), nominal)
+        mean, doubt = seen.force, seen.covariance
+        # A window of 0.2 s: the mean force seen and flown, its interval with what cannot be told apart.
         windows = np.arange(STEPS).reshape(-1, EVERY)
         miss = mean[windows, :2].mean(1) - force[windows, :2].mean(1)
         spread = doubt[chosen, :2, :2]
         distance = np.sqrt(np.einsum("ni,nij,nj->n", miss, np.linalg.inv(spread), miss))
         row = {
-            "seed": seed, "mean_influence": float(value.mean()), "largest_influence": float(value.max()),
-            "holds_zero": float((low <= 1e-6).mean()), "force_held": float((distance <= LATERAL).mean()),
+            "seed": seed, "force_held": float((distance <= LATERAL).mean()),
             "force_rmse": float(np.sqrt((miss**2).sum(1).mean())),
             "force_std": float(np.sqrt(np.trace(spread, axis1=1, axis2=2).mean() / 2)),
-            "end_mass": float(mean[-1, 3]), "end_drag": float(mean[-1, 4]),
-            "alarms": [a.kind for a in flight_alarms(jax.device_get(inputs.belief), nominal, np.asarray(inputs.time))],
+            "lightness": seen.lightness, "drag_change": seen.drag_change,
+            "alarms": [a.kind for a in flight_alarms(beliefs, seen, nominal, np.asarray(times, float))],
         }  # fmt: skip
+        if asked:
+            raw, believed = bands(jax.tree.map(itemgetter(chosen), inputs), mean[chosen], doubt[chosen], nominal)
+            shown = calibration_for(CONFIG, FACTORS).influence.apply(Band(*(np.asarray(x) for x in raw)))
+            value, low = shown.value[:, 0], shown.low[:, 0]
+            row |= {
+                "mean_influence": float(value.mean()), "largest_influence": float(value.max()),
+                "holds_zero": float((low <= 1e-6).mean()),
+                "believed_influence": float(np.asarray(believed)[:, 0].mean()),
+            }  # fmt: skip
         if burst:
-            row |= edges(inputs, nominal, chosen, value, low)
+            row |= edges(inputs, mean, nominal, chosen, value, low)
         rows.append(row)
-    return summarise(name, rows, calm, burst) | {"flights": rows}
+    return summarise(name, rows, asked and calm, burst) | {"flights": rows}
 
 
-def edges(inputs, nominal, chosen, value, low) -> dict:
+def edges(inputs, force, nominal, chosen, value, low) -> dict:
     """When the influence passes 0.15, or half of what it has in the burst where that is less, and when it ends."""
-    places = np.arange(0, STEPS, EDGE)
-    fine = np.asarray(influence_of_wind(jax.tree.map(lambda x: x[places], inputs), nominal))
+    places = np.arange(round((BURST[0] - 1.5) / DT), round((BURST[1] + 2.5) / DT), EDGE)
+    fine = np.asarray(influence_of_wind(jax.tree.map(itemgetter(places), inputs), force[places], nominal))
     times = places * DT
     inside = np.median(fine[(times > BURST[0] + 0.3) & (times < BURST[1] - 0.1)])
     # As the ranking joins decisions: over 0.25 s, at least 0.1 s.
@@ -177,7 +188,8 @@ def summarise(name: str, rows: list[dict], calm: bool, burst: bool) -> dict:
 
     found = {"flagged": float(np.mean([bool(r["alarms"]) for r in rows]))}
     found |= {"alarms": sorted({a for r in rows for a in r["alarms"]})}
-    keys = ["mean_influence", "force_held", "force_rmse", "force_std", "end_mass", "end_drag"]
+    keys = ["force_held", "force_rmse", "force_std", "lightness", "drag_change"]
+    keys += ["mean_influence", "believed_influence"] if calm or burst else []
     keys += ["holds_zero"] if calm else []
     keys += ["inside", "after", "after_holds_zero"] if burst else []
     found |= {key: mean(key) for key in keys}

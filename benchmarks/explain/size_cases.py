@@ -1,7 +1,8 @@
-"""Simulated decisions with known force: what the intervals of magnitudes and of necessity say, and the truth."""
+"""Simulated decisions with known force: what the intervals of every measure say, and the truth."""
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 
 import jax
@@ -14,7 +15,8 @@ from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner
 from awavo.explain.flight_report import decision_points, decision_program
 from awavo.explain.intervals import resampled_necessity
 from awavo.explain.magnitude import resampled_magnitudes
-from awavo.explain.measures import coalition_weights
+from awavo.explain.measures import coalition_weights, influences
+from awavo.explain.mismatch import review
 from awavo.explain.simulation import decide_from, explained_flight, flight_params
 from awavo.tasks.quadrotor.references import lissajous
 
@@ -24,7 +26,7 @@ TASKS = {"wind": ("FT0", "FT1", "FT2", "FT3"), "obstacles": ("FT2", "FT3")}
 
 
 def truths(inputs: DecisionInputs, force, params) -> dict[str, jax.Array]:
-    """Magnitudes [M, U] and necessity [M] of a large pool, had the belief been centred at the true force.
+    """Influences [M], magnitudes [M, U], necessity [M] of a large pool, had the belief been centred at the true force.
 
     Necessity is that of the plan that was rated best at the decision, which is rated once more beside the large pool.
     """
@@ -45,6 +47,7 @@ def truths(inputs: DecisionInputs, force, params) -> dict[str, jax.Array]:
     # The plan has a weight of its own and no count: it is judged by the pool, and is no part of it.
     alone = jnp.pad(one, ((0, 0), (0, 1)))
     return {
+        "influence": influences(weights),
         "magnitude": resampled_magnitudes(key, points, one, weights)[0],
         "necessity": resampled_necessity(alone, coalition_weights(scores, 1.0), LARGE.num_candidates)[0],
     }
@@ -57,25 +60,31 @@ def _flight(seed, params):
 
 
 @jax.jit
-def _judge(inputs, forces, params):
+def _judge(inputs, forces, seen, doubt, params):
     ask = decision_program(CONFIG, FACTORS)
 
-    def one(pair):
-        row = ask(pair[0], params)
-        return row.magnitude, row.necessity, truths(*pair, params)
+    def one(asked):
+        inputs, force, seen, doubt = asked
+        row = ask(inputs, params, seen, doubt)
+        return row.influence, row.magnitude, row.necessity, truths(inputs, force, params)
 
-    return jax.lax.map(one, (inputs, forces))
+    return jax.lax.map(one, (inputs, forces, seen, doubt))
 
 
 def flight_cases(task: str, seed: int, every: int, folder: Path | None) -> dict[str, np.ndarray]:
-    """Value, low, high and truth, decisions first: `magnitude` [n, 4, M, U] and `necessity` [n, 4, M]."""
+    """Value, low, high and truth, decisions first: `influence`, `necessity` [n, 4, M] and `magnitude` [n, 4, M, U]."""
 
     def make():
         params = flight_params(task)
         chosen = np.arange(every // 2, STEPS, every)
-        inputs, forces = jax.tree.map(lambda x: x[chosen], _flight(seed, params))
-        size, needed, truth = _judge(inputs, forces, params)
+        inputs, forces = _flight(seed, params)
+        belief, body, times = jax.device_get((inputs.belief, inputs.body, inputs.time))
+        # As an explanation does, which has the whole record.
+        seen = review(belief, body, np.asarray(times, float), params)
+        parts = (inputs, forces, seen.force, seen.covariance)
+        moved, size, needed, truth = _judge(*jax.tree.map(itemgetter(chosen), parts), params)
         return {
+            "influence": np.stack([*moved, truth["influence"]], 1),
             "magnitude": np.stack([*size, truth["magnitude"]], 1),
             "necessity": np.stack([*needed, truth["necessity"]], 1),
         }

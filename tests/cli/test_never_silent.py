@@ -10,8 +10,8 @@ import pytest
 
 COMMANDS = [
     "train cartpole --algo awavo", "demo", "evaluate RUN", "certify RUN", "explain RUN", "explain FT1", "export RUN",
-    "render drone", "infer lorenz96", "check-env Pendulum-v1", "reproduce lorenz", "compare RUN", "report RUN",
-    "list", "doctor", "watch RUN",
+    "fly circle", "render drone", "infer lorenz96", "check-env Pendulum-v1", "reproduce lorenz", "compare RUN",
+    "report RUN", "list", "doctor", "watch RUN",
 ]  # fmt: skip
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -37,7 +37,7 @@ def test_the_record_is_explained(explained):
     code, out = explained
     assert code == 0
     found = json.loads((out / "explanation.json").read_text())
-    assert found["replay"] == {"decisions": 40, "differing": []}
+    assert found["replay"] == {"decisions": 40, "differing": [], "of": 40}
     assert found["largest_shapley_error"] < 1e-6
     assert found["factors"] == ["wind", "obstacles"]
     assert found["temperature"] > 0
@@ -93,7 +93,7 @@ def test_decisions_asked_far_apart_still_make_a_ranking(record):
     from awavo.explain.summary import find_segments
 
     log = read_log(record)
-    found = explain_log(log, every=20, num_fans=1)
+    found = explain_log(log, every=20)
     high = np.asarray(found.influence.value) >= 0.02
     assert high.any()
     assert {s.factor for s in find_segments(found, log, 0.02)} == {found.names[i] for i in np.flatnonzero(high.any(0))}
@@ -111,7 +111,7 @@ def test_a_force_known_less_well_gives_wider_intervals(record):
     unsure = belief.covariance.copy()
     unsure[:3, :3] += 0.3 * np.eye(3, dtype=np.float32)
     wide = decision._replace(inputs=decision.inputs._replace(belief=belief._replace(covariance=unsure)))
-    sure, wider = (explain_log(log._replace(decisions=[d]), every=1, num_fans=1) for d in (decision, wide))
+    sure, wider = (explain_log(log._replace(decisions=[d]), every=1) for d in (decision, wide))
     for a, b in (
         (sure.influence, wider.influence),
         *zip(sure.magnitude.values(), wider.magnitude.values(), strict=True),

@@ -13,7 +13,7 @@ from awavo.explain import flight_report
 from awavo.explain.calibration import NECESSITY, UNITS, calibration_for, load_calibrations
 from awavo.explain.flight_report import explain_log
 from awavo.explain.intervals import Band, MeasureScale, Stretch, calibrate, calibrated_band, stretch_band, with_value
-from awavo.explain.mismatch import log_doubt
+from awavo.explain.mismatch import log_hindsight
 from awavo.explain.record import read_log
 from awavo.explain.summary import find_segments, not_judged, segment_text
 from awavo.results.explain_page import PageContent, write_explain_page
@@ -26,17 +26,18 @@ def asked(record):
     """Four decisions of the small planner, and the raw bands that its program gives."""
     log = read_log(record)
     program = flight_report.decision_program(log.config, FACTORS)
-    asked = zip(log.decisions[::10], log_doubt(log)[::10], strict=True)
-    rows = [program(d.inputs, log.params, doubt) for d, doubt in asked]
+    seen = log_hindsight(log)[0]
+    asked = zip(log.decisions[::10], seen.force[::10], seen.covariance[::10], strict=True)
+    rows = [program(d.inputs, log.params, force, doubt) for d, force, doubt in asked]
     return log, jax.tree.map(lambda *x: np.stack(x), *rows)
 
 
 def test_the_stretch_reaches_the_magnitudes_and_what_is_said_of_them(asked, monkeypatch):
     log, raw = asked
-    plain = explain_log(log, every=10, num_fans=1)
+    plain = explain_log(log, every=10)
     assert not plain.calibrated
     monkeypatch.setattr(flight_report, "calibration_for", lambda config, names: load_calibrations()[0])
-    found = explain_log(log, every=10, num_fans=1)
+    found = explain_log(log, every=10)
     assert found.calibrated
     known = load_calibrations()[0]
     for u, unit in enumerate(UNITS):
@@ -52,13 +53,13 @@ def test_the_stretch_reaches_the_magnitudes_and_what_is_said_of_them(asked, monk
     assert found.necessity.high.max() <= 1.0
     texts = [segment_text(find_segments(x, log, threshold=0.0)[0]) for x in (plain, found)]
     assert texts[0].splitlines()[1] != texts[1].splitlines()[1]
-    replay = {"decisions": 40, "differing": []}
+    replay = {"decisions": 40, "differing": [], "of": 40}
     assert any("not calibrated" in note for note in not_judged(log, plain, replay))
     assert not any("not calibrated" in note for note in not_judged(log, found, replay))
 
 
 def test_other_settings_and_other_factors_are_not_calibrated(config):
-    first = PlannerConfig(clearance_margin=0.42, max_rate=6.0)
+    first = PlannerConfig()
     assert calibration_for(first, FACTORS) is not None
     assert calibration_for(config, FACTORS) is None
     assert calibration_for(first._replace(temperature=0.06), FACTORS) is None
@@ -107,7 +108,7 @@ def test_calibrating_in_a_unit_gives_the_level_for_small_and_large_values():
 
 
 def test_the_stored_constants_say_where_they_come_from_and_are_those_of_the_results():
-    stored = json.loads((HERE.parents[2] / "src/awavo/explain/calibration_first.json").read_text())
+    stored = json.loads((HERE.parents[2] / "src/awavo/explain/calibration.json").read_text())
     results = json.loads((HERE.parents[2] / "benchmarks/explain/results/magnitude_coverage.json").read_text())
     part = stored["measures"]
     assert set(part["stretch"]) == {*UNITS, NECESSITY}

@@ -92,7 +92,7 @@ def test_four_winds_a_kill_and_the_explanation(vehicle, environment, tmp_path):
         assert wind_name(force) == name
         # Drag of 6 m/s: 1.6 N and 0.24 to 0.72 N more of the quadratic part, as the vehicle flies with or against it.
         assert 1.5 < np.hypot(*force[:2]) < 2.9
-        found = find_segments(explain_log(part, every=4, num_fans=1), part)
+        found = find_segments(explain_log(part, every=4), part)
         # Decisions asked far apart, on a busy machine, make several stretches: each has the right name.
         assert {(s.named, f"N from {name}" in s.about) for s in found if s.factor == "wind"} == {("wind", True)}
     log = read_log(path)

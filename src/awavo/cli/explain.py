@@ -32,7 +32,9 @@ class Explain:
         UseAppendAction[tuple[str, ...]],
         arg(metavar="NAME", help="wind, obstacles, drag, mass or obstacle:N; repeatable (default: wind, obstacles)"),
     ] = ()
-    every: Annotated[int, arg(help="explain every so many decisions")] = 5
+    every: Annotated[
+        int | None, arg(help="explain every so many decisions (default: every fifth, at most 240 of a flight)")
+    ] = None
     threshold: Annotated[float, arg(help="influence from which a stretch of time is listed")] = 0.15
     seed: Annotated[int, arg(help="seed of a task flown now")] = 0
     steps: Annotated[int, arg(help="decisions of a task flown now")] = 600

@@ -17,8 +17,8 @@ __all__ = ["Calibration", "Constants", "NECESSITY", "UNITS", "calibration_for", 
 
 UNITS = ("N", "rad/s", "us")
 NECESSITY = "necessity"
-# One file for each setting of the planner that was calibrated; the first is that of the first records.
-FILES = ("calibration_first.json",)
+# One file for each setting of the planner that was calibrated.
+FILES = ("calibration.json",)
 
 
 class Constants(NamedTuple):

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.control.belief import Belief, draw_members
+from awavo.control.belief import Belief
 from awavo.control.flight_planner import DecisionInputs, flight_planner, likelihoods
 from awavo.control.planner_config import PlannerConfig
 from awavo.errors import UnknownNameError, did_you_mean
@@ -78,8 +78,12 @@ def factor_weights(
     params: QuadrotorParams,
     config: PlannerConfig,
     reference: Reference = FIGURE_OF_EIGHT,
+    force: Float[Array, " 3"] | None = None,
 ) -> tuple[Float[Array, "S K"], Float[Array, "K D"]]:
-    """Return the posteriors of all coalitions, on the pool and with the draws of the decision itself, and that pool."""
+    """Return the posteriors of all coalitions, on the pool and with the draws of the decision itself, and that pool.
+
+    `force` is the external one, where more is known of it than the planner believed.
+    """
     planner = flight_planner(params, reference_function(reference), config)
     score_key = jax.random.split(inputs.key)[0]
 
@@ -89,43 +93,56 @@ def factor_weights(
         )
         return likelihoods(scores.signals, config)[3]
 
-    scores = coalition_scores(log_likelihood, Situation(inputs.belief, inputs.forest), factors)
+    belief = inputs.belief if force is None else inputs.belief._replace(mean=inputs.belief.mean.at[:3].set(force))
+    scores = coalition_scores(log_likelihood, Situation(belief, inputs.forest), factors)
     candidates = planner.pool(score_key, inputs.belief, inputs.particles)[0]
     return coalition_weights(scores, 1.0), candidates
 
 
 class Uncertain(NamedTuple):
-    """The posteriors of the coalitions, the pool they weigh, and the posteriors that other forces would have given."""
+    """The posteriors of the coalitions, the pool they weigh, and the posteriors that other forces would have given.
+
+    `believed` are the posteriors under what the planner believed at that instant, `paths` those of the pool then.
+    """
 
     weights: Float[Array, "S K"]
     pool: Float[Array, "K D"]
     outer: Float[Array, "B S K"]
+    believed: Float[Array, "S K"]
+    paths: Float[Array, "H 3 K"]
 
 
 def uncertain_posteriors(
     inputs: DecisionInputs,
     params: QuadrotorParams,
     config: PlannerConfig,
-    doubt: Float[Array, "3 3"] | None = None,
+    force: Float[Array, " 3"],
+    doubt: Float[Array, "3 3"],
     reference: Reference = FIGURE_OF_EIGHT,
 ) -> Uncertain:
-    """Score the decision's own pool again, as it was and under forces drawn from the belief.
+    """Score the decision's own pool again: under a force, under forces drawn around it, and as it was believed.
 
-    `doubt` is the force's covariance where that is known to be larger than the filter thought at the time.
+    `force` and its covariance `doubt` are what the whole record shows (`mismatch.review`). The draws of mass, drag and
+    of the force's spread are those of the decision.
     """
     planner = flight_planner(params, reference_function(reference), config)
     body, time, belief = inputs.body, inputs.time, inputs.belief
     candidates, theta, still = planner.pool(jax.random.split(inputs.key)[0], belief, inputs.particles)
     near = planner.model.near_path(inputs.forest, time)
-    spread = belief.covariance if doubt is None else belief.covariance.at[:3, :3].set(doubt).at[3:, :3].set(0.0)
-    spread = spread if doubt is None else spread.at[:3, 3:].set(0.0)
-    shifts = draw_members(_keys(inputs)[0], belief._replace(covariance=spread), NUM_FORCES)[:3] - belief.mean[:3, None]
-    moved = theta + jnp.zeros((NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
+    root = jnp.linalg.cholesky(doubt + 1e-9 * jnp.eye(3))
+    half = root @ jax.random.normal(_keys(inputs)[0], (3, NUM_FORCES // 2))
+    shifts = force[:, None] + jnp.concatenate([jnp.zeros((3, 1)), half, -half], 1)
+    moved = still + jnp.zeros((1 + NUM_FORCES, 5, 1)).at[:, :3, 0].set(shifts.T)
     worlds = jnp.concatenate([still[None], theta[None], moved])
-    signals = jax.lax.map(lambda each: planner.model.imagine(body, time, each, candidates, near).signals, worlds)
+
+    def imagined(theta):
+        found = planner.model.imagine(body, time, theta, candidates, near)
+        return found.signals, jnp.mean(found.positions, 2)
+
+    signals, paths = jax.lax.map(imagined, worlds)
     pairs = jax.vmap(lambda windy: likelihoods(jnp.stack([signals[0], windy]), config))(signals[1:])
     weights = coalition_weights(pairs, 1.0)
-    return Uncertain(weights[0], candidates, weights[1:])
+    return Uncertain(weights[1], candidates, weights[2:], weights[0], paths[1])
 
 
 def _keys(inputs: DecisionInputs) -> Array:
@@ -140,7 +157,10 @@ def measure_band(
     num: int = NUM_RESAMPLES,
     level: float = LEVEL,
 ) -> Band:
-    """Return the raw band of `measure(counts, weights)`: over the force's uncertainty and resamples of the pool."""
+    """Return the raw band of `measure(counts, weights)`: over the force's uncertainty and resamples of the pool.
+
+    With num = 0 every force comes with one resample.
+    """
     every = nested_draws(_keys(inputs)[1], jnp.concatenate([found.weights[None], found.outer]), num, measure)
     return quantile_band(every[0], every[1 + num :], level)
 

@@ -10,15 +10,18 @@ order 1/N that makes a plug-in distance too large at a planner's sample sizes (R
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from awavo.errors import InputError
 from awavo.explain.intervals import reweigh
 from awavo.explain.measures import num_factors, without
 from awavo.transport import draw_slices, sliced_wasserstein
+from awavo.transport.sorting import sort_pairs
+from awavo.transport.staircase import staircase_cost, weighted_staircase
 
 __all__ = ["NUM_SLICES", "debiased_magnitude", "resampled_magnitudes", "signed_root", "square_magnitude"]
 
@@ -67,16 +70,40 @@ def debiased_magnitude(
     return signed_root(square), jnp.sqrt(jnp.maximum(plain, 0.0))
 
 
+class _Lines(NamedTuple):
+    """Points along every slice, sorted, and which candidate each is."""
+
+    along: Float[Array, "U L K"]
+    order: Int[Array, "U L K"]
+
+    def squares(self, p: Float[Array, " K"], q: Float[Array, " K"]) -> Float[Array, " U"]:
+        """Return SW_2^2 between two weightings of the points, in each set of coordinates."""
+        stairs = weighted_staircase(p, self.order, q, self.order)
+        return jnp.mean(staircase_cost(self.along, self.along, stairs, 2), -1)
+
+
+def _lines(points: Float[Array, "U K d"], slices: Float[Array, "L d"]) -> _Lines:
+    return _Lines(*sort_pairs(jnp.einsum("ukd,ld->ulk", points, slices)))
+
+
 def resampled_magnitudes(
     key: Array, points: Float[Array, "U K d"], counts: Float[Array, "R K"], weights: Float[Array, "S K"]
 ) -> Float[Array, "R M U"]:
-    """Return the debiased magnitudes of every factor that resampled pools show, in each of U sets of coordinates."""
-    num = num_factors(weights.shape[0])
+    """Return the debiased magnitudes of every factor that resampled pools show, in each of U sets of coordinates.
+
+    The points are the same in every resample: they are sorted once.
+    """
+    num, dim, even = num_factors(weights.shape[0]), points.shape[-1], points.shape[1] // 2 * 2
+    slices = jnp.ones((1, 1)) if dim == 1 else draw_slices(key, NUM_SLICES, dim, split=False)[0]
+    whole, halves = _lines(points, slices), [_lines(points[:, i:even:2], slices) for i in range(2)]
     masks = jnp.array([without(num, i) for i in range(num)])
 
     def one(drawn):
-        return jax.lax.map(
-            lambda mask: jax.vmap(lambda x: debiased_magnitude(key, x, drawn[-1], drawn[mask])[0])(points), masks
-        )
+        def factor(mask):
+            p, q = drawn[-1], drawn[mask]
+            parts = [lines.squares(p[i:even:2], q[i:even:2]) for i, lines in enumerate(halves)]
+            return signed_root(dim * (2 * whole.squares(p, q) - sum(parts) / 2))
+
+        return jax.lax.map(factor, masks)
 
     return jax.lax.map(one, reweigh(counts, weights))

@@ -1,17 +1,18 @@
 r"""Where the vehicle is not the one that the filter was told: alarms, and how much less the force is then known.
 
 Alarms rest on the whole record: mass (or thrust) and drag far from what was told, noise above what was told, and
-innovations larger than the filter expects. They are shown with every finding. The force at each decision is then known
-less well than the filter said at the time,
+innovations larger than the filter expects. They are shown with every finding. The force that the record shows
+(`hindsight.py`, covariance :math:`\Sigma`) is then known less well than the noise alone allows,
 
-.. math::  \Sigma' = s\,\Sigma_f + b^2 (h_m h_m^\top + h_d h_d^\top) + (\delta_m f)(\delta_m f)^\top + l l^\top ,
+.. math::  \Sigma' = s\,\Sigma + (\delta_m f)(\delta_m f)^\top + b^2\,(h_m h_m^\top + h_d h_d^\top) + l l^\top ,
 
-with the innovations' excess s, and :math:`h = H (\delta_{end} - \delta_t)`, the force that mass and drag explain by
-the end of the flight and did not yet explain then (b = `BIAS`: it is off to one side, and by
-more than is known; at least `LEAST_SHARE` of a parameter that raised an alarm stays in doubt). The
-third term is what a wrong mass changes about the force itself, and a wrong thrust does not: the balance cannot tell
-these two apart. The last one is the lift of wind on a leaning vehicle, taken for thrust: `WIND_LIFT` of the sideways
-force, times the lean.
+with the innovations' excess s. The second term is what a wrong mass changes about the force itself, and a wrong thrust
+does not: the balance cannot tell these two apart. :math:`h_m = (T + F) \lambda` and :math:`h_d = F \delta_d` are what
+mass and drag explain: where they raise an alarm, b = `LEAST_SHARE` of it stays in doubt, as they may not be the same
+all along. The last one is `WIND_LIFT` of the sideways force, times the lean: how far the lift of wind on a leaning
+vehicle may be off.
+
+A record without the filter's measurements (formats 1 and 2) is taken as the filter believed it at the time.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from awavo.control.belief import Belief
+from awavo.explain.hindsight import Hindsight, look_back, still_forces
 from awavo.explain.record import FlightLog
-from awavo.tasks.quadrotor.body import Body, body_drag, rotate, rotor_forces, thrust_axis
+from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["Alarm", "alarm_text", "flight_alarms", "force_doubt", "log_alarms", "log_doubt"]
+__all__ = ["Alarm", "alarm_text", "flight_alarms", "log_hindsight", "review"]
 
 # What counts as far: a mass or thrust off by 5%, drag by 60%, noise of twice the deviation told, squared innovations
 # of half as much again as expected.
 MASS_FAR, DRAG_FAR, NOISE_FAR, SURPRISE_FAR = 0.05, 0.6, 2.0, 1.5
-BIAS, WIND_LIFT, LEAST_SHARE = 2.0, 0.2, 0.2
+WIND_LIFT, LEAST_SHARE = 0.05, 0.2
 SETTLED = 50  # decisions after which the averages of a second say something
 
 
@@ -56,17 +57,19 @@ def _first(over: np.ndarray, times: np.ndarray) -> float:
     return float(times[int(np.argmax(over))])
 
 
-def flight_alarms(beliefs: Belief, params: QuadrotorParams, times: Float[np.ndarray, " T"]) -> list[Alarm]:
-    """Return what does not fit in a flight's beliefs, time first."""
+def flight_alarms(
+    beliefs: Belief, seen: Hindsight, params: QuadrotorParams, times: Float[np.ndarray, " T"]
+) -> list[Alarm]:
+    """Return what does not fit in a flight's beliefs, time first, and in what was seen looking back on it."""
     mean = np.asarray(beliefs.mean, float)
     noise = np.sqrt(np.maximum(np.asarray(beliefs.watch.noise, float), 0)) / float(params.force_noise)
     surprise = np.asarray(beliefs.watch.surprise, float)
     settled = np.arange(len(mean)) >= min(SETTLED, len(mean) - 1)
     found = []
-    mass, drag = float(mean[-1, 3]), float(mean[-1, 4])
+    mass, drag = _mass_change(seen), seen.drag_change
     if abs(mass) > MASS_FAR:
         start = _first(np.abs(mean[:, 3]) > MASS_FAR, times)
-        text = f"the vehicle acts as if its mass were {mass:+.0%} (or its thrust {1 / (1 + mass) - 1:+.0%}) off"
+        text = f"the vehicle acts as if its mass were {mass:+.0%} (or its thrust {seen.lightness:+.0%}) off"
         found.append(Alarm("mass", mass, MASS_FAR, start, text))
     if abs(drag) > DRAG_FAR:
         start = _first(np.abs(mean[:, 4]) > DRAG_FAR, times)
@@ -81,26 +84,37 @@ def flight_alarms(beliefs: Belief, params: QuadrotorParams, times: Float[np.ndar
     return found
 
 
-def _doubted(values: Float[np.ndarray, " T"], far: float) -> Float[np.ndarray, " T"]:
-    """How far a parameter still was from where it ended."""
-    last = float(values[-1])
-    return np.maximum(np.abs(last - values), LEAST_SHARE * abs(last) * (abs(last) > far))
+def _mass_change(seen: Hindsight) -> float:
+    return 1 / max(1 + seen.lightness, 0.1) - 1
 
 
-def force_doubt(beliefs: Belief, body: Body, params: QuadrotorParams) -> Float[np.ndarray, "T 3 3"]:
-    """Return the covariance of the force at every decision, seen from the end of the flight."""
-    columns: Body = jax.tree.map(lambda x: jnp.moveaxis(jnp.asarray(x), -1, 0), body)
-    drag = np.asarray(rotate(columns.attitude, body_drag(columns.attitude, columns.velocity, 1.0, params))).T
-    thrust = np.asarray(rotor_forces(columns.rotors, params).sum(0) * thrust_axis(columns.attitude)).T
-    mean = np.asarray(beliefs.mean, float)
-    lightness = 1 / (1 + mean[:, 3])
-    later = _doubted(lightness - 1, MASS_FAR)[:, None] * (thrust + drag)
-    side = np.hypot(mean[:, 0], mean[:, 1])
-    lift = WIND_LIFT * side[:, None] * thrust / np.maximum(thrust[:, 2:], 1e-3) * [1.0, 1.0, 0.0]
-    parts = [BIAS * later, BIAS * drag * _doubted(mean[:, 4], DRAG_FAR)[:, None], mean[:, :3] * mean[:, 3:4], lift]
+def _as_believed(beliefs: Belief, body: Body, params: QuadrotorParams) -> Hindsight:
+    """What the filter believed at the time, for records that do not hold what it measured."""
+    mean, covariance = np.asarray(beliefs.mean), np.asarray(beliefs.covariance, float)
+    thrust, drag, _, _ = still_forces(body, params)
+    lightness = 1 / (1 + float(mean[-1, 3])) - 1
+    stds = np.sqrt(np.diagonal(covariance[-1]))
+    return Hindsight(
+        mean[:, :3].astype(np.float32), covariance[:, :3, :3], lightness, float(stds[3]), float(mean[-1, 4]),
+        float(stds[4]), float(params.force_noise), thrust, drag,
+    )  # fmt: skip
+
+
+def review(beliefs: Belief, body: Body, times: Float[np.ndarray, " T"], params: QuadrotorParams) -> Hindsight:
+    """Look back on a flight, time first; the force's covariance holds every doubt named above."""
+    found = look_back(beliefs, body, times, params)
+    seen = _as_believed(beliefs, body, params) if found is None else found
+    side = np.hypot(seen.force[:, 0], seen.force[:, 1])[:, None]
+    lean = seen.thrust / np.maximum(seen.thrust[:, 2:], 1e-3) * [1.0, 1.0, 0.0]
+    mass, drag = _mass_change(seen), seen.drag_change
+    parts = [mass * seen.force, WIND_LIFT * side * lean]
+    if abs(mass) > MASS_FAR:
+        parts.append(LEAST_SHARE * seen.lightness * (seen.thrust + seen.drag))
+    if abs(drag) > DRAG_FAR:
+        parts.append(LEAST_SHARE * drag * seen.drag)
     excess = np.maximum(1.0, np.asarray(beliefs.watch.surprise, float))[:, None, None]
-    covariance = excess * np.asarray(beliefs.covariance, float)[:, :3, :3]
-    return (covariance + sum(part[:, :, None] * part[:, None] for part in parts)).astype(np.float32)
+    covariance = excess * seen.covariance + sum(part[:, :, None] * part[:, None] for part in parts)
+    return seen._replace(covariance=covariance.astype(np.float32))
 
 
 def _beliefs(log: FlightLog) -> Belief:
@@ -108,12 +122,10 @@ def _beliefs(log: FlightLog) -> Belief:
     return jax.tree.map(lambda *parts: np.stack(parts), *(d.inputs.belief for d in log.decisions))
 
 
-def log_alarms(log: FlightLog) -> list[Alarm]:
-    """Return what does not fit in a record."""
-    return flight_alarms(_beliefs(log), log.params, np.array([float(d.inputs.time) for d in log.decisions]))
-
-
-def log_doubt(log: FlightLog) -> Float[np.ndarray, "T 3 3"]:
-    """Return the covariance of the force at every decision of a record, seen from its end."""
-    body = jax.tree.map(lambda *parts: np.stack(parts), *(d.inputs.body for d in log.decisions))
-    return force_doubt(_beliefs(log), body, log.params)
+def log_hindsight(log: FlightLog) -> tuple[Hindsight, list[Alarm]]:
+    """Look back on a record: the force at every decision, and what does not fit."""
+    times = np.array([float(d.inputs.time) for d in log.decisions])
+    body: Body = jax.tree.map(lambda *parts: np.stack(parts), *(d.inputs.body for d in log.decisions))
+    beliefs = _beliefs(log)
+    seen = review(beliefs, body, times, log.params)
+    return seen, flight_alarms(beliefs, seen, log.params, times)

@@ -92,7 +92,7 @@ def find_segments(
     spacing = float(np.median(np.diff(found.time))) if len(found.time) > 1 else 0.0
     gap, least = max(gap, 1.01 * spacing), 0.0 if spacing > least else least
     by_index = {d.number: d for d in log.decisions}
-    forces = np.array([by_index[i].inputs.belief.mean[:3] for i in found.numbers])
+    forces = found.force
     places = np.array([by_index[i].inputs.body.position for i in found.numbers])
     forest = log.decisions[0].inputs.forest
     segments = []
@@ -191,6 +191,8 @@ def flight_margins(log: FlightLog) -> dict[str, Any]:
 def not_judged(log: FlightLog, found: FlightExplanation, replay: Mapping[str, Any]) -> list[str]:
     """Say what this explanation leaves open."""
     notes = list(log.missing)
+    if replay["decisions"] < replay["of"]:
+        notes.append(f"{replay['decisions']} of {replay['of']} decisions were made again, evenly spread")
     if replay["differing"]:
         notes.append(
             f"{len(replay['differing'])} of {replay['decisions']} decisions did not come out bit by bit as logged: "

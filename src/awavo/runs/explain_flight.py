@@ -10,14 +10,13 @@ import numpy as np
 from awavo.checks import LARGEST_SEED, check_range
 from awavo.control.flight_planner import FACTORS
 from awavo.errors import InputError
-from awavo.explain.calibration import load_calibrations
 from awavo.explain.flight_factors import flight_factor
-from awavo.explain.flight_report import FlightExplanation, explain_log
+from awavo.explain.flight_report import FlightExplanation, explain_log, spacing
 from awavo.explain.mcap_file import require_mcap
-from awavo.explain.mismatch import alarm_text, log_alarms
-from awavo.explain.record import FlightLog, read_log
+from awavo.explain.mismatch import alarm_text, log_hindsight
+from awavo.explain.record import read_log
 from awavo.explain.recording import record_flight, replay_log
-from awavo.explain.refly import refly_all
+from awavo.explain.refly import pieces, refly_all
 from awavo.explain.summary import (
     NECESSITY,
     find_segments,
@@ -36,6 +35,8 @@ from awavo.training.compilation import enable_cache
 
 __all__ = ["explain_record", "fly_and_explain"]
 
+MOST_AGAIN = 1200
+"""Decisions of a record that are made again, evenly spread; shorter records are as a whole."""
 MOST_STEPS = 1_000_000
 """Decisions of a flight at most."""
 
@@ -47,7 +48,7 @@ def fly_and_explain(
     seed: int = 0,
     steps: int = 600,
     factors: Sequence[str] = (),
-    every: int = 5,
+    every: int | None = None,
     threshold: float = 0.15,
 ) -> Explanation:
     """Fly a task (FT0 to FT3) in simulation, record it, explain the record; default folder runs/explain-TASK-seedSEED.
@@ -60,17 +61,15 @@ def fly_and_explain(
     check_range("--seed", seed, 0, LARGEST_SEED)
     enable_cache()
     out = new_folder(Path("runs") / f"explain-{task}-seed{seed}" if out is None else out)
-    # Flown with the setting of the planner that the intervals were calibrated for.
-    calibrated = load_calibrations()[0].planners[0]
     with doing(f"flying {task} for {steps} decisions"):
-        record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, config=calibrated, about=stamp())
+        record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, about=stamp())
     return explain_record(out / "flight.mcap", out, factors=factors, every=every, threshold=threshold)
 
 
-def _check(factors: Sequence[str], every: int, threshold: float) -> None:
+def _check(factors: Sequence[str], every: int | None, threshold: float) -> None:
     for name in factors:
         flight_factor(name)
-    if every < 1:
+    if every is not None and every < 1:
         raise InputError(f"--every {every} must be >= 1.")
     if not 0 <= threshold <= 1:
         raise InputError(f"--threshold {threshold:g} must be in [0, 1].")
@@ -85,7 +84,7 @@ def explain_record(
     out: Path | None = None,
     *,
     factors: Sequence[str] = (),
-    every: int = 5,
+    every: int | None = None,
     threshold: float = 0.15,
     again: bool = True,
 ) -> Explanation:
@@ -95,7 +94,7 @@ def explain_record(
         path: The record, FLIGHT.mcap.
         out: Folder for explanation.json, .csv and .html (default: FLIGHT-explained beside the record).
         factors: Names of what to leave out: wind, obstacles, drag, mass or obstacle:N (default: wind, obstacles).
-        every: Explain every so many decisions.
+        every: Explain every so many decisions (default: every fifth, at most 240 of a flight).
         threshold: Influence from which a stretch of time is listed.
         again: Fly it again in the model, with everything and without each factor.
     """
@@ -103,17 +102,22 @@ def explain_record(
     _check(factors, every, threshold)
     out = _beside(path) if out is None else out
     require_writable(out)
-    log = read_log(path)
-    with doing(f"replaying {len(log.decisions)} decisions"):
-        replay = replay_log(log)._asdict()
-    with doing("deciding again without each factor"):
-        found = explain_log(log, tuple(factors) or FACTORS, every)
-    alarms = log_alarms(log)
+    with doing("1 of 4: reading and looking back on the flight"):
+        log = read_log(path)
+        seen, alarms = log_hindsight(log)
+    again_every, names = -(-len(log.decisions) // MOST_AGAIN), tuple(factors) or FACTORS
+    with doing("2 of 4: replaying", -(-len(log.decisions) // again_every), "decisions") as work:
+        replay = replay_log(log, again_every, work.advance)._asdict()
+    every = spacing(len(log.decisions)) if every is None else every
+    with doing("3 of 4: deciding again without each factor", -(-len(log.decisions) // every), "decisions") as work:
+        found = explain_log(log, names, every, seen, work.advance)
     segments = find_segments(found, log, threshold, flags=tuple(a.kind for a in alarms))
     margins = flight_margins(log)
     notes = not_judged(log, found, replay)
-    with doing("flying it again without each factor"):
-        reflown = refly_all(log, found.names) if again else {}
+    reflown = {}
+    if again:
+        with doing("4 of 4: flying it again without each factor", pieces(log, names), "seconds") as work:
+            reflown = refly_all(log, names, seen, work.advance)
     temperature, size = log.config.temperature, float(found.effective_size.mean())
     columns = list(enumerate(found.names))
     summary = {
@@ -124,12 +128,12 @@ def explain_record(
         "mean_magnitude": {n: {u: mean_band(b, i) for u, b in found.magnitude.items()} for i, n in columns},
         "mean_necessity": {n: mean_band(found.necessity, i) for i, n in columns}, "necessity": NECESSITY,
         "largest_shapley_error": float(np.abs(found.shares.sum(1) - found.together).max()),
-        "segments": [s._asdict() for s in segments], "alarms": [a._asdict() for a in alarms],
+        "asked_every": every, "segments": [s._asdict() for s in segments], "alarms": [a._asdict() for a in alarms],
         "flown_again_rms_m": {n: float(np.sqrt(np.mean(r.error**2))) for n, r in reflown.items()},
         "margins": margins, "not_judged": notes, **stamp(),
     }  # fmt: skip
-    written = write_tables(out, summary, *_flight_rows(found, log))
-    content = flight_page(log, found, segments, margins, notes, summary["command"], alarms, reflown)
+    written = write_tables(out, summary, *_flight_rows(found))
+    content = flight_page(log, found, segments, margins, notes, summary["command"], alarms, reflown, seen)
     page = write_explain_page(content, out / "explanation.html")
     summary["written"] = [*written, str(page)]
     lines = [f"alarm: {alarm_text(a)}" for a in alarms]
@@ -144,20 +148,19 @@ def explain_record(
     return Explanation(summary, [*lines, f"page: {page}"], replays=not replay["differing"])
 
 
-def _flight_rows(found: FlightExplanation, log: FlightLog) -> tuple[list[str], list[list[float]]]:
+def _flight_rows(found: FlightExplanation) -> tuple[list[str], list[list[float]]]:
     """Head and rows of the table: one row for each decision that was asked."""
-    by_index = {d.number: d for d in log.decisions}
     head = ["decision", "time_s", "force_x_N", "force_y_N", "force_z_N"]
     for name in found.names:
-        head += [f"{name}_influence", f"{name}_low", f"{name}_high", f"{name}_share"]
+        head += [f"{name}_{part}" for part in ("influence", "low", "high", "believed", "share")]
         for title in ("necessity", *(unit.replace("/", "_") for unit in found.magnitude)):
             head += [f"{name}_{title}", f"{name}_{title}_low", f"{name}_{title}_high"]
         head += [f"{name}_motor{m + 1}_us" for m in range(4)]
     rows = []
     for k, index in enumerate(found.numbers):
-        row = [int(index), float(found.time[k]), *map(float, by_index[index].inputs.belief.mean[:3])]
+        row = [int(index), float(found.time[k]), *map(float, found.force[k])]
         for i in range(len(found.names)):
-            row += [*(float(np.asarray(x)[k, i]) for x in found.influence), float(found.shares[k, i])]
+            row += [float(np.asarray(x)[k, i]) for x in (*found.influence, found.believed, found.shares)]
             for band in (found.necessity, *found.magnitude.values()):
                 row += [max(0.0, float(np.asarray(x)[k, i])) for x in band]
             row += [float(x) for x in found.motors[k, 1 + i]]

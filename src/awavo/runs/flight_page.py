@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.explain.flight_report import FlightExplanation
+from awavo.explain.hindsight import Hindsight
 from awavo.explain.intervals import Band
-from awavo.explain.mismatch import Alarm, alarm_text, log_doubt
+from awavo.explain.mismatch import Alarm, alarm_text
 from awavo.explain.record import FlightLog
 from awavo.explain.refly import LONGEST_S, Reflown
 from awavo.explain.summary import CALM, NECESSITY, Segment, flight_curves, size_text
@@ -22,9 +23,9 @@ __all__ = ["flight_page", "margin_rows"]
 
 Z90 = 1.645
 SPACE_NOTE = (
-    "Dotted: the reference. Marks are seconds of the flight, arrows the believed external force (half a metre is 1 N), "
-    "N is north. Flown again: the same flight in the model, closed loop, with the force that was believed and without "
-    f"one factor, up to {LONGEST_S:g} s."
+    "Dotted: the reference. Marks are seconds of the flight, arrows the external force (half a metre is 1 N), "
+    "N is north. Flown again: the same flight in the model, closed loop, with the force that the record shows and "
+    f"without one factor, up to {LONGEST_S:g} s."
 )
 
 
@@ -52,6 +53,7 @@ def flight_page(
     command: str,
     alarms: Sequence[Alarm],
     reflown: Mapping[str, Reflown],
+    seen: Hindsight,
 ) -> PageContent:
     """Everything that the page draws; it opens at the decision that the factors moved most."""
     places = {d.number: i for i, d in enumerate(log.decisions)}
@@ -65,16 +67,16 @@ def flight_page(
     about = log.about
     steps = f"{len(log.decisions)} decisions" + (f" of {about['steps']}" if "steps" in about else "")
     curves = flight_curves(log)
-    force = np.array([d.inputs.belief.mean[:3] for d in chosen])
-    half = Z90 * map_vector(np.sqrt(np.einsum("tii->ti", log_doubt(log)[rows]))) * [-1.0, 1.0, 1.0]
-    mapped = map_vector(force)
+    half = Z90 * np.abs(map_vector(np.sqrt(np.einsum("tii->ti", seen.covariance[rows]))))
+    mapped = map_vector(found.force)
     times = jnp.asarray(found.time, jnp.float32)
     wanted = np.asarray(reference_function(log.reference)(times, log.params).position).T
     fans = [{"place": f.place, "paths": {k: map_vector(np.array(p)) for k, p in f.paths.items()}} for f in found.fans]
     data = {
         "names": list(found.names), "time": found.time,
         **{k: np.asarray(v) for k, v in found.influence._asdict().items()},
-        "shares": found.shares, "together": found.together, "motors": found.motors, "effective": found.effective_size,
+        "believed": found.believed, "shares": found.shares, "together": found.together, "motors": found.motors,
+        "effective": found.effective_size,
         "temperature": log.config.temperature, "calm": CALM, "start": int(np.argmax(found.together)),
         "necessity": _plain_band(found.necessity),
         "magnitude": {unit: _plain_band(band) for unit, band in found.magnitude.items()},

@@ -18,19 +18,19 @@ import numpy as np
 
 from awavo.checks import LARGEST_SEED, check_range
 from awavo.control.belief import start_belief, take_in
-from awavo.control.flight_planner import DecisionInputs, FlightPlan, flight_planner, start_particles
+from awavo.control.flight_planner import DEFAULT, DecisionInputs, FlightPlan, flight_planner, start_particles
 from awavo.control.flight_policy import tick_plan
 from awavo.control.planner_config import PlannerConfig
 from awavo.deploy.estimate import Estimator
 from awavo.deploy.mavlink import LinkConfig, Measured, OffboardLink, VehicleState
 from awavo.errors import InputError
-from awavo.explain.calibration import load_calibrations
 from awavo.explain.mcap_file import require_mcap
 from awavo.explain.record import DecisionLog
 from awavo.explain.recording import decide_compiled
 from awavo.explain.simulation import flight_params, flight_steps
 from awavo.files import require_writable
 from awavo.provenance import stamp
+from awavo.runs.progress import Doing, doing
 from awavo.tasks.quadrotor.flight import FLIGHT_TASKS
 from awavo.tasks.quadrotor.flight_path import (
     FIGURE_OF_EIGHT,
@@ -157,25 +157,27 @@ def fly_over_link(
         speed: Speed along waypoints, m/s.
         here: Move the reference so that it starts where the vehicle is.
         config: Settings of the planner (default: those that the intervals were calibrated for).
-        on_progress: Called with a line now and then.
+        on_progress: Called with where the vehicle is; how far the flight is stands on stderr.
     """
     check_range("--seconds", seconds, 1, LONGEST_S)
     check_range("--seed", seed, 0, LARGEST_SEED)
-    reference, config = reference_of(target, speed), config or load_calibrations()[0].planners[0]
+    reference, config = reference_of(target, speed), config or DEFAULT
     if record is not None:
         require_mcap()
         require_writable(record.parent)
         if record.exists():
             raise InputError(f"'{record}' is there already: give a new file with --record.")
     say = on_progress or (lambda line: None)
-    radio = OffboardLink(link)
+    with doing(f"waiting for the vehicle on {link.url}"):
+        radio = OffboardLink(link)
     try:
         place = _place(radio, link)
         reference = _start_near(reference, place, here)
-        say(f"vehicle at {_triple(place)}; compiling")
+        say(f"vehicle at {_triple(place)}")
         period = 1 / link.rate_hz
-        planner = _planner(target, reference, seed, config, link)
-        _warm_up(_Loop(planner, reference, config, seed, period), place)
+        with doing("preparing the planner; the vehicle waits"):
+            planner = _planner(target, reference, seed, config, link)
+            _warm_up(_Loop(planner, reference, config, seed, period), place)
         about = {
             "task": target, "seed": seed, "link": link.url, "simulated": False, "rate_hz": link.rate_hz, **stamp(),
         }  # fmt: skip
@@ -186,9 +188,9 @@ def fly_over_link(
                     DecisionLog(record, config, planner.params, planner.forest, about, reference)
                 )  # fmt: skip
             loop = _Loop(planner, reference, config, seed, period)
-            return _fly(radio, loop, reference, seconds, log, say)._replace(
-                record=None if record is None else str(record)
-            )
+            with doing("flying", seconds, "s") as work:
+                found = _fly(radio, loop, reference, seconds, log, work)
+            return found._replace(record=None if record is None else str(record))
     finally:
         radio.close()
 
@@ -222,13 +224,14 @@ def _start_near(reference: Reference, place: np.ndarray, here: bool) -> Referenc
 
 
 def _fly(
-    radio: OffboardLink, loop: _Loop, reference: Reference, seconds: float, log: DecisionLog | None, say: Callable
+    radio: OffboardLink, loop: _Loop, reference: Reference, seconds: float, log: DecisionLog | None, work: Doing
 ) -> Flown:
     wanted = jax.jit(lambda t: reference_function(reference)(t, loop.planner.params).position)
     jax.block_until_ready(wanted(jnp.float32(0)))
     radio.measured()
     radio.start()
-    began, errors, due, told = time.monotonic(), [], time.monotonic(), 0.0
+    began, errors, due = time.monotonic(), [], time.monotonic()
+    work.time_from_here()
     sent, held = radio.sent, radio.held
     while (now := time.monotonic() - began) < seconds and radio.ended is None:
         seen = radio.state()
@@ -240,9 +243,7 @@ def _fly(
         if log is not None:
             extra = {"error": np.array(error, np.float32), "age": np.array(seen.age_s, np.float32)}
             log.add(inputs, decision._asdict(), extra)
-        if now - told >= 5:
-            told = now
-            say(f"{now:.0f} of {seconds:g} s, {error:.2f} m from the reference")
+        work.done, work.details = now, [(f"{error:.2f} m from the reference", "")]
         due = max(due + loop.config.period, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
     length = time.monotonic() - began

@@ -35,7 +35,7 @@ function axes({ svg, w, h }, low, high, xs = data.time) {
   const x0 = xs[0], x1 = xs[xs.length - 1] > x0 ? xs[xs.length - 1] : x0 + 1;
   const sx = (t) => PAD.left + (t - x0) / (x1 - x0) * (w - PAD.left - PAD.right);
   const sy = (v) => h - PAD.bottom - (v - low) / (high - low) * (h - PAD.top - PAD.bottom);
-  for (const v of steps(low, high, 4)) {
+  for (const v of steps(low, high, 6)) {
     node("line", { class: "gridline", x1: PAD.left, x2: w - PAD.right, y1: sy(v), y2: sy(v) }, svg);
     node("text", { x: PAD.left - 6, y: sy(v) + 4, "text-anchor": "end" }, svg, `${v}`);
   }
@@ -103,7 +103,13 @@ function drawInfluence() {
   if (!data.low) return drawStrips(c);
   const { sx, sy } = axes(c, 0, 1);
   shade(c, sx);
-  for (const a of data.alarms) node("text", { x: sx(Math.max(a.start, data.time[0])) + 3, y: PAD.top + 12, style: "fill:var(--bad)" }, c.svg, `alarm: ${a.kind}`);
+  data.alarms.forEach((a, i) => {
+    const x = Math.min(Math.max(a.start, data.time[0]), data.time[data.time.length - 1]);
+    node("line", { class: "cross", style: "stroke:var(--bad)", x1: sx(x), x2: sx(x), y1: PAD.top, y2: c.h - PAD.bottom }, c.svg);
+    const late = sx(x) > c.w * 0.7;
+    node("text", { x: sx(x) + (late ? -4 : 4), y: PAD.top + 12 + 14 * i, "text-anchor": late ? "end" : "start", style: "fill:var(--bad)" }, c.svg, `alarm: ${a.kind}`);
+  });
+  if (data.believed) data.names.forEach((_, i) => node("path", { class: "believed", fill: "none", "stroke-dasharray": "4 3", stroke: tint(i), d: line(data.time.map((t, k) => [sx(t), sy(data.believed[k][i])])) }, c.svg));
   node("line", { class: "cross", x1: PAD.left, x2: c.w - PAD.right, y1: sy(data.calm), y2: sy(data.calm) }, c.svg);
   drawBands(c, sx, sy, data);
 }

@@ -26,7 +26,7 @@ from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.quadrotor.body import Body, body_drag, euler_step, hovering, rotate, rotor_forces, thrust_axis
 from awavo.tasks.quadrotor.force_filter import ForceFilter, start_filter, update_filter
 from awavo.tasks.quadrotor.forest import Forest, clearance, distances, plant_forest, proximity_push
-from awavo.tasks.quadrotor.params import QuadrotorParams
+from awavo.tasks.quadrotor.params import QuadrotorParams, hover_speed
 from awavo.tasks.quadrotor.rate_loop import RateLoop, rate_loop, start_loop
 from awavo.tasks.quadrotor.references import RefFn, make_reference
 from awavo.tasks.quadrotor.wind import start_gusts, step_gusts, wind_at
@@ -219,8 +219,9 @@ def flight_functions(
         external = proximity_push(state.forest, before.position, params)
         body, loop, thrust, bound = fly(before, state.loop, action, wind, external, params, motors)
         # What the filter looks for: the drag that wind adds to that of still air, and the push of obstacles.
-        blown = body_drag(body.attitude, body.velocity - wind, 1.0, params)
-        still = body_drag(body.attitude, body.velocity, 1.0, params)
+        share = jnp.sum(body.rotors) / (4 * hover_speed(params))
+        blown = body_drag(body.attitude, body.velocity - wind, share, params)
+        still = body_drag(body.attitude, body.velocity, share, params)
         force = rotate(body.attitude, blown - still) + external
         state = state._replace(
             body=body, loop=loop, air=step_gusts(air_key, state.air, DT, params), time=state.time + DT,
