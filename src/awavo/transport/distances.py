@@ -135,9 +135,7 @@ def sliced_wasserstein(
 
 def _check_target(target: str, measures: Measures) -> bool:
     if target not in _TARGETS:
-        raise InputError(
-            f"There is no target '{target}', expected one of: sample, population.{did_you_mean(target, _TARGETS)}"
-        )
+        raise InputError(f"There is no target '{target}'.{did_you_mean(target, _TARGETS)}")
     smallest = min(measures[0].shape[-2], measures[1].shape[-2])
     if target == "population" and smallest < 4:
         raise InputError(f"A cloud has {smallest} points, expected at least 4 for target='population': draw more.")
