@@ -1,13 +1,17 @@
 r"""The distance between the populations that two clouds were drawn from, with an interval for points and slices.
 
-The distance between samples is too large: their scatter adds about c/n to every slice, however many slices there are.
-Halves of the samples show twice that, so with the mean :math:`\bar W_{n/2}` over two pairs of halves
+The distance between samples is too large: their scatter adds a bias to every slice, however many slices there are. It
+is larger in halves of the samples, so it can be told from the mean :math:`\bar W_{n/2}` over two pairs of halves:
 
-.. math::  \hat W = 2 W_n - \bar W_{n/2}
+.. math::
 
-has a bias of smaller order (Richardson). Its spread has three sources: which points were drawn, which slices, and
-both together. With :math:`\phi_b` the Kantorovich potential averaged over block b of slices and :math:`\bar\phi` over
-all of them, for x (and likewise for y)
+    \hat W = W_n - \frac{\beta(n)}{\beta(n/2) - \beta(n)} (\bar W_{n/2} - W_n), \qquad
+    \beta(n) = \frac{2 \log \log n + 2.43}{n}
+
+with the rate :math:`\beta = 2 - 2 \sum_i (E z_{(i)})^2 / n` of normal samples at order 2 (within 3% from n = 8 on),
+which slices of many dimensions are like; the rate 1/n would leave a tenth of the bias. Its spread has three sources:
+which points were drawn, which slices, and both together. With :math:`\phi_b` the Kantorovich potential averaged over
+block b of slices and :math:`\bar\phi` over all of them, for x (and likewise for y)
 
 .. math::
 
@@ -55,9 +59,14 @@ def debiased_costs(
     pairs = zip(_halves(x_key, x, clouds.x_weights), _halves(y_key, y, clouds.y_weights), strict=True)
     halves = [line_costs(a, b, a_weights, b_weights, order) for (a, a_weights), (b, b_weights) in pairs]
     num_x, num_y = x.shape[1], y.shape[1]
-    # The bias goes with 1/n + 1/m; odd numbers leave a point out.
-    ratio = (1 / (num_x // 2) + 1 / (num_y // 2)) / (1 / num_x + 1 / num_y)
-    return whole - ((halves[0] + halves[1]) / 2 - whole) / (ratio - 1)
+    whole_bias, half_bias = _bias(num_x, num_y), _bias(num_x // 2, num_y // 2)
+    return whole - whole_bias / (half_bias - whole_bias) * ((halves[0] + halves[1]) / 2 - whole)
+
+
+def _bias(num_x: int, num_y: int) -> float:
+    """The rate of the bias, at the harmonic mean of both sizes."""
+    num = 2 / (1 / num_x + 1 / num_y)
+    return (2 * math.log(math.log(max(num, 3.0))) + 2.43) / num
 
 
 def _spread(potential: Float[Array, "l n"], weights: Float[Array, " n"] | None, block: int) -> tuple[Array, Array]:
