@@ -14,7 +14,6 @@ from awavo.transport import (
     Circular,
     Polynomial,
     generalized_sliced_wasserstein,
-    max_sliced_wasserstein,
     root,
     sliced_wasserstein,
     wasserstein_1d,
@@ -59,11 +58,10 @@ CASES = {
     "equal": {},
     "other size": {"y": Y[:9]},
     "weights": {"y": Y[:9], "x_weights": simplex(RNG, 14), "y_weights": simplex(RNG, 9)},
-    "one weight": {"y_weights": simplex(RNG, 14)},
     "ties": {"x": np.round(X), "y": np.round(Y), "x_weights": np.full(14, 1 / 14)},
-    "order 1": {"order": 1},
     "order 1.5": {"y": Y[:9], "order": 1.5},
-    "cubic": {"defining": Polynomial()},
+    "drawn": {"key": 1, "num_slices": 20, "slices": None},
+    "cubic": {"defining": Polynomial(), "slices": np.eye(20, dtype=np.float32)},
     "circles": {"defining": Circular(2.0), "y": Y[:9]},
     "chunks": {"chunk": 3},
 }
@@ -71,7 +69,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_numpy_and_jit_agree(case):
-    options = {"x": X, "y": Y, "key": 1, "num_slices": 20, **CASES[case]}
+    options = {"x": X, "y": Y, "slices": ROWS, **CASES[case]}
     x, y = options.pop("x"), options.pop("y")
     by_numpy = sliced_wasserstein(x, y, **options)
     compiled = jax.jit(lambda x, y: sliced_wasserstein(x, y, **options))(x, y)
@@ -117,12 +115,8 @@ def test_double_precision_is_kept_or_warned_of():
         sliced_wasserstein(X, Y, slices=ROWS)  # nothing to warn of
     assert kept.value.dtype == np.float64
     assert float(kept) == pytest.approx(exact, rel=1e-12)
-    cubic = generalized_sliced_wasserstein(*wide, key=0)
-    assert cubic.value.dtype == np.float64
     with pytest.warns(UserWarning, match="computed in float32"):
         wasserstein_1d(wide[0][0], wide[1][0])
-    with pytest.warns(UserWarning, match="computed in float32"):
-        max_sliced_wasserstein(*wide, key=jax.random.key(0), num_steps=1)
 
 
 def wasserstein_like(x, y):

@@ -52,7 +52,7 @@ def test_circle_against_pot(order, case):
 
 def test_spherical_against_pot_on_the_same_circles():
     frames = np.stack([np.linalg.qr(RNG.standard_normal((4, 2)))[0] for _ in range(6)])
-    theirs = ot.sliced_wasserstein_sphere(unit(X), unit(Y), projections=frames, p=2)
+    theirs = ot.sliced_wasserstein_sphere(unit(X), unit(Y), n_projections=6, projections=frames, p=2)
     rows = frames.swapaxes(1, 2).reshape(12, 4)
     ours = sliced_distance(unit(X), unit(Y), variant="spherical", slices=rows, root=True)
     assert float(ours) == pytest.approx(float(theirs), rel=1e-4)
@@ -166,36 +166,37 @@ def test_without_torch_the_bridge_says_so(monkeypatch):
         torch_sliced_wasserstein(X, Y, seed=0)
 
 
-class TestTorch:
-    """Needs torch, which is no dependency: skipped with a reason where it is missing."""
+@pytest.fixture
+def torch():
+    """Torch is no dependency: tests that need it are skipped with a reason where it is missing."""
+    return pytest.importorskip("torch", reason="torch is not installed: the bridge is not tested")
 
-    @pytest.fixture(scope="class")
-    def torch(self):
-        return pytest.importorskip("torch", reason="torch is not installed: the bridge is not tested")
 
-    def test_value_and_gradients_are_ours(self, torch):
-        x, a = torch.tensor(X, requires_grad=True), torch.tensor(A, requires_grad=True)
-        value = torch_sliced_wasserstein(x, torch.tensor(Y), a, seed=3)
-        (2 * value).backward()
-        ours = sliced_gradient(X, Y, A, seed=3, wrt=("x", "x_weights"))
-        assert float(value.detach()) == pytest.approx(float(ours.value), rel=1e-6)
-        np.testing.assert_allclose(x.grad.numpy(), 2 * ours.x, rtol=1e-5)
-        np.testing.assert_allclose(a.grad.numpy(), 2 * ours.x_weights, rtol=1e-4, atol=1e-7)
+def test_torch_value_and_gradients_are_ours(torch):
+    x, a = torch.tensor(X, requires_grad=True), torch.tensor(A, requires_grad=True)
+    value = torch_sliced_wasserstein(x, torch.tensor(Y), a, seed=3)
+    (2 * value).backward()
+    ours = sliced_gradient(X, Y, A, seed=3, wrt=("x", "x_weights"))
+    assert float(value.detach()) == pytest.approx(float(ours.value), rel=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), 2 * ours.x, rtol=1e-5)
+    np.testing.assert_allclose(a.grad.numpy(), 2 * ours.x_weights, rtol=1e-4, atol=1e-7)
 
-    def test_root_and_batch_and_no_gradient(self, torch):
-        x = torch.tensor(X, requires_grad=True)
-        torch_sliced_wasserstein(x, torch.tensor(X), seed=0, root=True).backward()
-        assert not x.grad.any()
-        with torch.no_grad():
-            plain = torch_sliced_wasserstein(x, torch.tensor(Y), seed=0, root=True)
-        assert float(plain) == pytest.approx(float(sliced_gradient(X, Y, seed=0).value) ** 0.5, rel=1e-5)
-        batch = torch.tensor(np.stack([X, Y]), dtype=torch.float64, requires_grad=True)
-        values = torch_sliced_wasserstein(batch, torch.tensor(np.stack([Y, X])).double(), seed=0)
-        (values * torch.tensor([1.0, 3.0])).sum().backward()
-        assert values.dtype == torch.float64
-        np.testing.assert_allclose(batch.grad[1].numpy(), 3 * sliced_gradient(Y, X, seed=0).x, rtol=1e-3, atol=1e-5)
 
-    @pytest.mark.bad_input
-    def test_other_arrays_are_refused(self, torch):
-        with pytest.raises(InputError, match="expected a torch tensor"):
-            torch_sliced_wasserstein(X, torch.tensor(Y), seed=0)
+def test_torch_root_and_batch_and_no_gradient(torch):
+    x = torch.tensor(X, requires_grad=True)
+    torch_sliced_wasserstein(x, torch.tensor(X), seed=0, root=True).backward()
+    assert not x.grad.any()
+    with torch.no_grad():
+        plain = torch_sliced_wasserstein(x, torch.tensor(Y), seed=0, root=True)
+    assert float(plain) == pytest.approx(float(sliced_gradient(X, Y, seed=0).value) ** 0.5, rel=1e-5)
+    batch = torch.tensor(np.stack([X, Y]), dtype=torch.float64, requires_grad=True)
+    values = torch_sliced_wasserstein(batch, torch.tensor(np.stack([Y, X])).double(), seed=0)
+    (values * torch.tensor([1.0, 3.0])).sum().backward()
+    assert values.dtype == torch.float64
+    np.testing.assert_allclose(batch.grad[1].numpy(), 3 * sliced_gradient(Y, X, seed=0).x, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.bad_input
+def test_torch_other_arrays_are_refused(torch):
+    with pytest.raises(InputError, match="expected a torch tensor"):
+        torch_sliced_wasserstein(X, torch.tensor(Y), seed=0)

@@ -37,18 +37,21 @@ def _all(test: Callable[..., Any], x: Any) -> bool:
 
 
 def _finite(x: Any) -> bool:
-    if isinstance(x, np.ndarray) and np.isfinite(np.sum(x)):  # one pass; a sum may also overflow
+    if isinstance(x, np.ndarray) and math.isfinite(np.vdot(x, x)):  # one fast pass; squares may also overflow
         return True
     return _all(jnp.isfinite if not isinstance(x, np.ndarray) else np.isfinite, x)
 
 
 def one_of(default: Any, **spellings: Any) -> Any:
     """Return the one spelling of an argument that was given; two at once are refused."""
-    given = {name: value for name, value in spellings.items() if value is not None}
-    if len(given) > 1:
-        names = " and ".join(given)
-        raise InputError(f"{names} were both given, expected one of them: they are two names of the same thing.")
-    return next(iter(given.values()), default)
+    given = None
+    for name, value in spellings.items():
+        if value is None:
+            continue
+        if given is not None:
+            raise InputError(f"{given} and {name} were both given, expected one: they are names of the same thing.")
+        given, default = name, value
+    return default
 
 
 def check_order(order: object) -> float:
@@ -161,9 +164,10 @@ def check_measures(
 def check_unit_rows(slices: Array | np.ndarray) -> None:
     """Refuse known slices that are not of length one: their distance would be scaled without a word."""
     if is_known(slices):
-        lengths = np.linalg.norm(np.asarray(slices, np.float64), axis=-1)
-        worst = lengths[np.argmax(np.abs(lengths - 1))]
-        if abs(worst - 1) > _SUM_TOLERANCE:
+        rows = np.asarray(slices)
+        squares = np.vecdot(rows, rows)
+        if max(abs(squares.max() - 1), abs(squares.min() - 1)) > 2 * _SUM_TOLERANCE:
+            worst = float(squares[np.argmax(np.abs(squares - 1))]) ** 0.5
             raise InputError(f"A slice has length {worst:.4g}, expected 1: pass unit_slices(slices).")
 
 

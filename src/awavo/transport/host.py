@@ -10,6 +10,7 @@ as in `staircase`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LEVEL_BITS = 52  # levels are multiples of 2^-52, as in `staircase`
-_CHUNK = 1 << 17  # numbers held for each cloud at once
+_CHUNK, _CELL_CHUNK = 1 << 19, 1 << 14  # numbers held for each cloud at once; fewer where cells are formed
 
 
 class Cells(NamedTuple):
@@ -49,9 +50,9 @@ def fits_host(*values: object) -> bool:
     return True
 
 
-def chunks_of_slices(num_slices: int, num_points: int, chunk: int | None = None) -> Iterator[slice]:
+def chunks_of_slices(num_slices: int, num_points: int, chunk: int | None = None, *, cells: bool) -> Iterator[slice]:
     """Parts of the slices, each of about a cache full of numbers."""
-    step = max(1, _CHUNK // num_points) if chunk is None else chunk
+    step = max(1, (_CELL_CHUNK if cells else _CHUNK) // num_points) if chunk is None else chunk
     return (slice(start, start + step) for start in range(0, num_slices, step))
 
 
@@ -159,6 +160,8 @@ def host_costs(
     y.sort(axis=-1)
     if num_x == num_y:
         x -= y
+        if order == 2 and num_x <= 1 << 16:  # one pass; longer sums need the care of `mean`
+            return np.vecdot(x, x) / x.dtype.type(num_x)
         return power_costs(x, order).mean(axis=-1)
     cells = uniform_cells(num_x, num_y)
     gap = x.take(cells.x_index, axis=-1)
@@ -187,14 +190,18 @@ def host_slice_costs(
             for i in np.ndindex(batch)
         ]
         return np.stack(found).reshape(*batch, -1)
-    num_points = int(np.prod(x.shape[:-2])) * max(x.shape[-2], y.shape[-2])
-    uneven = weighted or x.shape[-2] != y.shape[-2]
+    num_points = math.prod(x.shape[:-2]) * max(x.shape[-2], y.shape[-2])
+    cells = weighted or x.shape[-2] != y.shape[-2]
     parts = [
         host_costs(project(x, slices[part]), project(y, slices[part]), x_weights, y_weights, order)
-        for part in chunks_of_slices(len(slices), num_points * (8 if uneven else 1), chunk)
+        for part in chunks_of_slices(len(slices), num_points, chunk, cells=cells)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 def _inner(points: Float[np.ndarray, "*batch n k"], rows: Float[np.ndarray, "l k"]) -> Float[np.ndarray, "*batch l n"]:
-    return rows @ points.swapaxes(-1, -2)
+    if points.ndim == 2:
+        return rows @ points.T
+    # One product for the whole batch; only the last axis must lie side by side.
+    flat = rows @ points.reshape(-1, points.shape[-1]).T
+    return np.moveaxis(flat.reshape(len(rows), *points.shape[:-1]), 0, -2)

@@ -6,13 +6,14 @@ With the cells (i, j, mass) of every slice, :math:`\partial W_p^p / \partial x_i
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from awavo.transport.host import (
-    Cells,
     chunks_of_slices,
     host_costs,
     power_costs,
@@ -45,8 +46,7 @@ def _slope(gap: np.ndarray, order: float) -> np.ndarray:
 def _flat(order: Int[np.ndarray, "*batch n"]) -> Int[np.ndarray, "*batch n"]:
     """Permutations of rows as flat indices."""
     rows = order.reshape(-1, order.shape[-1])
-    rows += np.arange(len(rows))[:, None] * rows.shape[1]
-    return rows.reshape(order.shape)
+    return (rows + np.arange(len(rows))[:, None] * rows.shape[1]).reshape(order.shape)
 
 
 def _put(values: np.ndarray, flat: np.ndarray) -> np.ndarray:
@@ -61,20 +61,30 @@ def _sum_by_atom(values: np.ndarray, starts: np.ndarray, shape: tuple[int, ...])
     return np.add.reduceat(values.ravel(), starts.ravel()).reshape(shape)
 
 
-def _starts(ends: np.ndarray) -> Int[np.ndarray, " cells"]:
-    """First cells of atoms whose last cells are marked, row by row."""
-    first = np.empty_like(ends)
-    first[:, 0] = True
-    first[:, 1:] = ends[:, :-1]
-    # Cells behind the last end of a row have no mass: they are no atom's.
-    first[:, 1:] &= np.cumsum(ends[:, :-1], axis=1, dtype=np.int32) < np.count_nonzero(ends[0])
-    return np.flatnonzero(first)
+def _starts(ends: Int[np.ndarray, "l n"], num_cells: int) -> Int[np.ndarray, "l n"]:
+    """First cells of atoms, from their last ones, as flat indices of rows of cells."""
+    starts = np.empty_like(ends)
+    starts[:, 0] = np.arange(len(ends)) * num_cells
+    np.add(ends[:, :-1], 1, out=starts[:, 1:])
+    return starts
 
 
-def _row_cells(cells: Cells, num_rows: int, num_x: int, num_y: int) -> Cells:
-    """The same cells for every row, with flat indices."""
+class _UniformRows(NamedTuple):
+    """The cells of uniform weights for many rows, as flat indices, with the first cell of every atom."""
+
+    x_index: np.ndarray
+    y_index: np.ndarray
+    mass: np.ndarray
+    x_starts: np.ndarray
+    y_starts: np.ndarray
+
+
+@lru_cache(maxsize=8)
+def _uniform_rows(num_rows: int, num_x: int, num_y: int) -> _UniformRows:
+    cells = uniform_cells(num_x, num_y)
     row = np.arange(num_rows)[:, None]
-    return Cells(cells.x_index + row * num_x, cells.y_index + row * num_y, cells.mass)
+    starts = [np.flatnonzero(np.diff(index, prepend=-1)) + row * len(index) for index in (cells.x_index, cells.y_index)]
+    return _UniformRows(cells.x_index + row * num_x, cells.y_index + row * num_y, cells.mass, *starts)
 
 
 def _potential(
@@ -106,18 +116,15 @@ def _points_part(
         x_grad = None if x_flat is None else _put(slope, x_flat)
         return costs, x_grad, None if y_flat is None else -_put(slope, y_flat)
     rows_x, rows_y = x.reshape(-1, shape_x[-1]), y.reshape(-1, shape_y[-1])
-    cells = _row_cells(uniform_cells(shape_x[-1], shape_y[-1]), len(rows_x), shape_x[-1], shape_y[-1])
-    gap = take_flat(rows_x, cells.x_index) - take_flat(rows_y, cells.y_index)
+    cells = _uniform_rows(len(rows_x), shape_x[-1], shape_y[-1])
+    gap = take_flat(rows_x, cells.x_index)
+    gap -= take_flat(rows_y, cells.y_index)
     mass = cells.mass.astype(x.dtype)
-    slope = _slope(gap, order) * mass
-
-    def starts(index: np.ndarray) -> np.ndarray:
-        """First cell of every atom: indices of all rows only ever rise."""
-        return np.flatnonzero(np.diff(index.ravel(), prepend=-1))
-
+    slope = _slope(gap, order)
+    slope *= mass
     costs = (power_costs(gap, order) @ mass).reshape(shape_x[:-1])
-    x_grad = None if x_flat is None else _put(_sum_by_atom(slope, starts(cells.x_index), rows_x.shape), x_flat)
-    y_grad = None if y_flat is None else -_put(_sum_by_atom(slope, starts(cells.y_index), rows_y.shape), y_flat)
+    x_grad = None if x_flat is None else _put(_sum_by_atom(slope, cells.x_starts, rows_x.shape), x_flat)
+    y_grad = None if y_flat is None else -_put(_sum_by_atom(slope, cells.y_starts, rows_y.shape), y_flat)
     return (
         costs,
         None if x_grad is None else x_grad.reshape(shape_x),
@@ -133,7 +140,6 @@ def _weighted_part(
     x.sort(axis=1)
     y.sort(axis=1)
     cells = weighted_cells(x_ticks, x_order, y_ticks, y_order, x.dtype)
-    x_flat, y_flat = _flat(x_order), _flat(y_order)
     gap = take_flat(x, cells.x_index)
     gap -= take_flat(y, cells.y_index)
     slope = _slope(gap, order)
@@ -141,12 +147,18 @@ def _weighted_part(
     costs = power_costs(gap, order)
     costs *= cells.mass
     assert cells.ends_x is not None
-    none = np.zeros(0)
+    none, num_cells = np.zeros(0), cells.mass.shape[1]
+    x_ends = np.flatnonzero(cells.ends_x).reshape(x.shape)
+
+    def y_ends() -> np.ndarray:
+        assert cells.ends_x is not None
+        return np.flatnonzero(~cells.ends_x).reshape(y.shape)
+
     found = {
-        "x": lambda: _put(_sum_by_atom(slope, _starts(cells.ends_x), x.shape), x_flat),
-        "y": lambda: -_put(_sum_by_atom(slope, _starts(~cells.ends_x), y.shape), y_flat),
-        "x_weights": lambda: _put(_potential(x, y, cells.y_index[cells.ends_x].reshape(x.shape), order), x_flat),
-        "y_weights": lambda: _put(_potential(y, x, cells.x_index[~cells.ends_x].reshape(y.shape), order), y_flat),
+        "x": lambda: _put(_sum_by_atom(slope, _starts(x_ends, num_cells), x.shape), _flat(x_order)),
+        "y": lambda: -_put(_sum_by_atom(slope, _starts(y_ends(), num_cells), y.shape), _flat(y_order)),
+        "x_weights": lambda: _put(_potential(x, y, take_flat(cells.y_index, x_ends), order), _flat(x_order)),
+        "y_weights": lambda: _put(_potential(y, x, take_flat(cells.x_index, y_ends()), order), _flat(y_order)),
     }
     return costs.sum(axis=1), *(found[name]() if name in wanted else none for name in found)
 
@@ -170,8 +182,9 @@ def host_gradient(
     costs: list[np.ndarray] = []
     total = {"x": np.zeros_like(x), "y": np.zeros_like(y)}
     total |= {"x_weights": np.zeros(num_x, x.dtype), "y_weights": np.zeros(num_y, x.dtype)}
-    batch = int(np.prod(x.shape[:-2]))
-    for part in chunks_of_slices(num, batch * max(num_x, num_y) * (8 if weighted or num_x != num_y else 4), chunk):
+    batch = math.prod(x.shape[:-2])
+    cells = weighted or num_x != num_y
+    for part in chunks_of_slices(num, batch * max(num_x, num_y), chunk, cells=cells):
         rows = slices[part]
         x_part, y_part = rows @ x_rows, rows @ y_rows
         if not wanted:

@@ -16,7 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float, Key
 
 from awavo.transport.average import Clouds, slice_average
-from awavo.transport.defining import Defining, Linear
+from awavo.transport.defining import Defining, Linear, Polynomial, host_monomials
 from awavo.transport.host import host_slice_costs
 from awavo.transport.intervals import block_variance, half_width, surrogate_costs, surrogate_mean
 from awavo.transport.population import debiased_costs, point_variance
@@ -151,6 +151,9 @@ def costs_on_host(
     x, y, x_weights, y_weights = measures
     if type(defining) is Linear:
         return host_slice_costs(x, y, slices, x_weights, y_weights, order, chunk=chunk)
+    if type(defining) is Polynomial and defining.linear:
+        images = (host_monomials(points, defining.degree) for points in (x, y))
+        return host_slice_costs(*images, slices, x_weights, y_weights, order, chunk=chunk)
     with jax.enable_x64(x.dtype == np.float64 or bool(jax.config.jax_enable_x64)):
         shaped = [
             np.asarray(_features(points.reshape(-1, points.shape[-1]), defining)).reshape(*points.shape[:-1], -1)
