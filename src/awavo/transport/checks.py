@@ -16,8 +16,8 @@ from jaxtyping import Array
 from awavo.errors import InputError
 
 __all__ = [
-    "check_measures", "check_order", "check_points", "check_positive", "check_slices", "check_unit_rows",
-    "check_weights", "common_float", "host_float", "is_known", "one_of",
+    "check_arrays", "check_measures", "check_order", "check_points", "check_positive", "check_slices",
+    "check_unit_rows", "check_weights", "common_float", "host_float", "is_known", "one_of", "x64_enabled",
 ]  # fmt: skip
 
 _SUM_TOLERANCE = 1e-3  # how far a sum of float32 weights, or the length of a slice, may be from one
@@ -79,12 +79,17 @@ def common_float(*arrays: object) -> tuple[Array, ...]:
         raise InputError(
             f"Points are of type {kind}, expected real numbers: pass real and imaginary parts as coordinates."
         )
-    if not jax.config.jax_enable_x64 and any(getattr(a, "dtype", None) == np.float64 for a in arrays):
+    if not x64_enabled() and any(getattr(a, "dtype", None) == np.float64 for a in arrays):
         warnings.warn(
             "Points in float64 are computed in float32 here: set jax_enable_x64, or pass .astype('float32').",
             UserWarning, stacklevel=4,
         )  # fmt: skip
     return tuple(_as_array(a, kind) for a in arrays)
+
+
+def x64_enabled() -> bool:
+    """Whether jax holds 64 bits here."""
+    return bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def host_float(*arrays: object) -> tuple[np.ndarray, ...]:
@@ -159,6 +164,13 @@ def check_measures(
     first = None if first is None else first.astype(x.dtype)
     second = None if second is None else second.astype(x.dtype)
     return x, y, first, second
+
+
+def check_arrays(
+    x: object, y: object, x_weights: object | None, y_weights: object | None
+) -> tuple[Array, Array, Array | None, Array | None]:
+    """`check_measures` for jax's arrays and one problem."""
+    return check_measures(x, y, x_weights, y_weights)
 
 
 def check_unit_rows(slices: Array | np.ndarray) -> None:

@@ -152,11 +152,11 @@ def _on_given(
     num = slices.shape[0]
     if population:
         drawing = Drawing(num, slices.shape[1], "iid", False)
-        found = estimate(
+        value, low, high = estimate(
             as_key(0), measures, slices, drawing=drawing, block=num, defining=defining, order=order,
             control_variate=False, confidence=confidence, chunk=None, population=True,
         )  # fmt: skip
-        return Estimate(*found, num, _method(order, "given slices", confidence, None, population))
+        return Estimate(value, low, high, num, _method(order, "given slices", confidence, None, population))
     if isinstance(measures[0], np.ndarray):
         value = _mean(costs_on_host(measures, slices, defining, order, chunk))
     else:
@@ -183,14 +183,14 @@ def _on_drawn(
         rows = drawn_on_host(key, drawing, defining, measures[0])
         costs = costs_on_host(measures, rows, defining, order, chunk)
         value, half = _mean(costs), half_width([block_variance(costs, block)], confidence).astype(costs.dtype)
-        ends = (value, np.maximum(value - half, 0), value + half)
+        low, high = np.maximum(value - half, 0), value + half
     else:
-        ends = estimate(
+        value, low, high = estimate(
             as_key(key), measures, drawing=drawing, block=block, defining=defining, order=order,
             control_variate=control_variate, confidence=confidence, chunk=chunk, population=population,
         )  # fmt: skip
     name = f"{drawing.sampling} slices{', Gaussian surrogate' if control_variate else ''}"
-    return Estimate(*ends, num, _method(order, name, confidence, -(-num // block), population))
+    return Estimate(value, low, high, num, _method(order, name, confidence, -(-num // block), population))
 
 
 def _method(order: float, slices: str, confidence: float | None, blocks: int | None, population: bool) -> str:

@@ -99,7 +99,7 @@ def sliced_gradient(
         drawn = draw_slices(jax.random.split(as_key(key))[0], num, dim)[0]
         rows = drawn.astype(measures[0].dtype)
     if host:
-        found = host_gradient(*measures[:2], rows, *measures[2:], order, frozenset(wrt), chunk)
+        found = host_gradient(*measures[:2], np.asarray(rows), *measures[2:], order, frozenset(wrt), chunk)
         value = found.costs.mean(axis=-1, dtype=np.float64).astype(found.costs.dtype)
         return SlicedGradient(value, *found[1:])
     for i, name in ((2, "x_weights"), (3, "y_weights")):

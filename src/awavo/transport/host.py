@@ -184,11 +184,13 @@ def host_slice_costs(
     weighted = x_weights is not None or y_weights is not None
     if weighted and x.ndim > 2:  # one problem after the other
         batch = x.shape[:-2]
-        weights = [None if w is None else np.broadcast_to(w, (*batch, w.shape[-1])) for w in (x_weights, y_weights)]
-        found = [
-            host_slice_costs(x[i], y[i], slices, *(None if w is None else w[i] for w in weights), order, project, chunk)
-            for i in np.ndindex(batch)
-        ]
+        first, second = (
+            None if w is None else np.broadcast_to(w, (*batch, w.shape[-1])) for w in (x_weights, y_weights)
+        )
+        found = []
+        for i in np.ndindex(batch):
+            a, b = None if first is None else first[i], None if second is None else second[i]
+            found.append(host_slice_costs(x[i], y[i], slices, a, b, order, project, chunk))
         return np.stack(found).reshape(*batch, -1)
     num_points = math.prod(x.shape[:-2]) * max(x.shape[-2], y.shape[-2])
     cells = weighted or x.shape[-2] != y.shape[-2]

@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -79,8 +80,8 @@ def student_quantile(confidence: float, freedom: int) -> float:
     return high
 
 
-def block_sums(values: Float[Array, "*batch l"], block: int) -> tuple[Float[Array, "*batch b"], np.ndarray]:
-    """Return sums over blocks of the last axis, and the sizes of the blocks; the last may be short."""
+def block_sums(values: Any, block: int) -> tuple[Any, np.ndarray]:
+    """Return sums over blocks of the last axis, in numpy or jax, and their sizes; the last block may be short."""
     xp = np if isinstance(values, np.ndarray) else jnp
     num = values.shape[-1]
     num_blocks = -(-num // block)
@@ -90,7 +91,7 @@ def block_sums(values: Float[Array, "*batch l"], block: int) -> tuple[Float[Arra
     return xp.pad(values, fill).reshape(*values.shape[:-1], num_blocks, block).sum(axis=-1), sizes
 
 
-def block_variance(values: Float[Array, "*batch l"], block: int) -> tuple[Float[Array, "*batch"], int]:
+def block_variance(values: Any, block: int) -> tuple[Any, int]:
     r"""Return the estimated variance of the mean of `values`, and its degrees of freedom.
 
     Values of one block of slices depend on each other, blocks do not. With block means :math:`m_b` of weight
@@ -105,7 +106,7 @@ def block_variance(values: Float[Array, "*batch l"], block: int) -> tuple[Float[
     return len(sizes) / (len(sizes) - 1) * xp.sum(apart**2, axis=-1), len(sizes) - 1
 
 
-def half_width(parts: Sequence[Sequence], confidence: float | None) -> Float[Array, "*batch"]:
+def half_width(parts: Sequence[Sequence], confidence: float | None) -> Any:
     """Return half the interval of a sum of independent `(variance, freedom)` parts, each with its own t quantile.
 
     Infinite freedom is the normal quantile; no freedom at all, or no confidence, gives NaN.

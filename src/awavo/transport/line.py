@@ -109,10 +109,10 @@ def root(value: Any, order: float = 2) -> Any:
     if not isinstance(value, Estimate):
         return _root(value, order)
     if isinstance(value.value, np.ndarray | np.generic):
-        rooted = [np.maximum(part, 0) ** (1 / order) for part in value[:3]]
+        value_, low, high = (np.maximum(part, 0) ** (1 / order) for part in value[:3])
     else:
-        rooted = [_root(part, order) for part in value[:3]]
-    return Estimate(*rooted, value.count, f"root of {value.method}")
+        value_, low, high = (_root(part, order) for part in value[:3])
+    return Estimate(value_, low, high, value.count, f"root of {value.method}")
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

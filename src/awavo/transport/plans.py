@@ -7,7 +7,7 @@ The coupling of every slice is a coupling of the two measures. The cheapest of t
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def _lift(x, y, x_weights, y_weights, slices, *, order: float):
     return rows, cols, mass, jax.lax.map(lambda cells: cost(*cells), (rows, cols, mass))
 
 
-def sliced_plan(x: object, y: object, kind: str = "min", **options: object) -> SlicedPlan:
+def sliced_plan(x: object, y: object, kind: str = "min", **options: Any) -> SlicedPlan:
     r"""Return a transport plan between two clouds from their slices, for any weights and sizes.
 
     `kind` is `min`, the plan of the slice whose coupling is cheapest in the space, or `expected`, the average of all.

@@ -16,6 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float, Key
 
 from awavo.transport.average import Clouds, slice_average
+from awavo.transport.checks import x64_enabled
 from awavo.transport.defining import Defining, Linear, Polynomial, host_monomials
 from awavo.transport.host import host_slice_costs
 from awavo.transport.intervals import block_variance, half_width, surrogate_costs, surrogate_mean
@@ -152,10 +153,10 @@ def costs_on_host(
     if type(defining) is Linear:
         return host_slice_costs(x, y, slices, x_weights, y_weights, order, chunk=chunk)
     if type(defining) is Polynomial and defining.linear:
-        images = (host_monomials(points, defining.degree) for points in (x, y))
-        return host_slice_costs(*images, slices, x_weights, y_weights, order, chunk=chunk)
-    with jax.enable_x64(x.dtype == np.float64 or bool(jax.config.jax_enable_x64)):
-        shaped = [
+        x, y = (host_monomials(points, defining.degree) for points in (x, y))
+        return host_slice_costs(x, y, slices, x_weights, y_weights, order, chunk=chunk)
+    with jax.enable_x64(x.dtype == np.float64 or x64_enabled()):
+        x, y = [
             np.asarray(_features(points.reshape(-1, points.shape[-1]), defining)).reshape(*points.shape[:-1], -1)
             for points in (x, y)
         ]
@@ -165,6 +166,4 @@ def costs_on_host(
             image = flat.reshape(len(rows), *points.shape[:-1])
             return np.ascontiguousarray(np.moveaxis(image, 0, -2)).copy()
 
-        return host_slice_costs(
-            *shaped, slices, x_weights, y_weights, order, None if defining.linear else project, chunk
-        )
+        return host_slice_costs(x, y, slices, x_weights, y_weights, order, None if defining.linear else project, chunk)
