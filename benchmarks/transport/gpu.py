@@ -35,7 +35,7 @@ def wall_ms(function, arguments: tuple, repetitions: int) -> float:
 
 
 def distance(x, y, slices):
-    return sliced_wasserstein(x, y, slices=slices)
+    return sliced_wasserstein(x, y, slices=slices).value
 
 
 def plain_distance(x, y, slices):

@@ -36,7 +36,7 @@ def measure(chunk: int | None, gradient: bool, weighted: bool) -> float:
     from awavo.transport import sliced_wasserstein
 
     def distance(x, y, slices, weights):
-        return sliced_wasserstein(x, y, slices=slices, chunk=chunk, x_weights=weights if weighted else None)
+        return sliced_wasserstein(x, y, slices=slices, chunk=chunk, x_weights=weights if weighted else None).value
 
     run = jax.jit(jax.value_and_grad(distance) if gradient else distance)
     rng = np.random.default_rng(0)

@@ -1,19 +1,26 @@
-"""Time of the sliced distance and its gradient against POT and OTT-JAX: same process, same projections, one thread.
+"""Time of the sliced distance and its gradient against POT, OTT-JAX and one-liners: one process, one thread.
 
-    PYTHONPATH=src taskset -c 1 python benchmarks/transport/speed.py [--repetitions 9] [--only c1,c2]
+    PYTHONPATH=src python benchmarks/transport/speed.py [--repetitions 9] [--only c1,c2]
 
-Needs POT and ott-jax; torch is used where it is installed. Every library gets the arrays as its own type, and every
-value is checked against ours.
+Needs POT and ott-jax; torch is used where it is installed. Every library gets the arrays as its own type and the same
+projections, and every value is checked against ours. Calls take turns, so that a busy machine slows all of them alike;
+times are medians of processor time.
+
+`eager` is the documented call outside jit, with all its checks: `sliced_wasserstein(x, y, slices=...)` and
+`sliced_gradient(x, y, slices=...)`. `jit` is the compiled `sliced_wasserstein` and `jax.value_and_grad` of it. The
+one-liners are for equal, uniform clouds: project, sort, subtract, square, mean.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
+import time
 from collections.abc import Callable
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-from report import cpu_ms, single_thread, write
+from report import single_thread, write
 
 single_thread()
 
@@ -24,7 +31,7 @@ import ot  # noqa: E402
 from ott.geometry import costs  # noqa: E402
 from ott.tools import sliced  # noqa: E402
 
-from awavo.transport import Linear, Polynomial, sliced_wasserstein  # noqa: E402
+from awavo.transport import Linear, Polynomial, sliced_gradient, sliced_wasserstein  # noqa: E402
 
 try:
     import torch
@@ -72,6 +79,9 @@ def make_cases() -> list[Case]:
         Case("c4", cloud(128, 32, 4), cloud(128, 32, 4, shift=0.3), directions(16, 4)),
         Case("c5", cloud(1000, 10), cloud(1000, 10, shift=0.3), directions(100, 220), cubic=True),
         Case("batched", cloud(512, 64, 4), cloud(512, 64, 4, shift=0.3), directions(16, 4)),
+        Case("b100", cloud(256, 100, 4), cloud(256, 100, 4, shift=0.3), directions(32, 4)),
+        Case("w2000", cloud(2000, 8), cloud(2000, 8, shift=0.3), directions(64, 8), (simplex(2000), simplex(2000))),
+        Case("small", cloud(256, 3), cloud(256, 3, shift=0.3), directions(50, 3)),
     ]
 
 
@@ -92,9 +102,63 @@ def ours(case: Case) -> tuple[Callable, Callable, float]:
     defining = Polynomial() if case.cubic else Linear()
 
     def distance(x, y, slices, x_weights=None, y_weights=None):
-        return sliced_wasserstein(x, y, slices=slices, x_weights=x_weights, y_weights=y_weights, defining=defining)
+        found = sliced_wasserstein(x, y, slices=slices, x_weights=x_weights, y_weights=y_weights, defining=defining)
+        return found.value
 
     return jax_calls(distance, case)
+
+
+def eager(case: Case) -> tuple[Callable, Callable | None, float]:
+    """The documented calls outside jit, on numpy's arrays."""
+    a, b = case.weights or (None, None)
+    defining = Polynomial() if case.cubic else Linear()
+
+    def value():
+        return sliced_wasserstein(case.x, case.y, a, b, slices=case.slices, defining=defining)
+
+    def both():
+        wrt = ("x", "x_weights") if case.weights else ("x",)
+        return sliced_gradient(case.x, case.y, a, b, slices=case.slices, wrt=wrt)
+
+    return value, None if case.cubic else both, float(np.mean(value().value))
+
+
+def numpy_line(case: Case) -> tuple[Callable, None, float] | None:
+    """Project, np.sort, subtract, with the slices as rows: the faster of both layouts."""
+    if case.weights or case.x.shape != case.y.shape:
+        return None
+    table = np.array(list(combinations_with_replacement(range(case.x.shape[-1]), 3))).T if case.cubic else None
+
+    def features(points):
+        return points[:, table[0]] * points[:, table[1]] * points[:, table[2]] if table is not None else points
+
+    def value():
+        x, y = (features(cloud).swapaxes(-1, -2) for cloud in (case.x, case.y))
+        return ((np.sort(case.slices @ x) - np.sort(case.slices @ y)) ** 2).mean((-1, -2))
+
+    return value, None, float(np.mean(value()))
+
+
+def torch_line(case: Case) -> tuple[Callable, Callable, float] | None:
+    """The same in torch, whose gradient comes with it."""
+    if torch is None or case.weights or case.cubic or case.x.shape != case.y.shape:
+        return None
+    y, slices = torch.tensor(case.y), torch.tensor(case.slices)
+
+    def distance(x):
+        gap = torch.sort(slices @ x.mT)[0] - torch.sort(slices @ y.mT)[0]
+        return (gap**2).mean((-1, -2))
+
+    def value():
+        with torch.no_grad():
+            return distance(torch.tensor(case.x))
+
+    def both():
+        x = torch.tensor(case.x, requires_grad=True)
+        distance(x).sum().backward()
+        return x.grad
+
+    return value, both, float(value().mean())
 
 
 def ott(case: Case) -> tuple[Callable, Callable, float]:
@@ -148,24 +212,62 @@ def pot_torch(case: Case) -> tuple[Callable, Callable, float] | None:
     return value, both, float(value().mean())
 
 
+NAMES = {
+    "eager": eager,
+    "jit": ours,
+    "OTT": ott,
+    "POT numpy": pot_numpy,
+    "POT torch": pot_torch,
+    "numpy line": numpy_line,
+    "torch line": torch_line,
+}
+OURS, LIBRARIES = ("eager", "jit"), ("OTT", "POT numpy", "POT torch")
+
+
+def take_turns(calls: dict[str, Callable], repetitions: int) -> dict[str, float]:
+    """Median processor ms of each call, one after the other in every round, after two rounds to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(repetitions + 2):
+        for name, call in calls.items():
+            start = time.process_time()
+            call()
+            if turn > 1:
+                times[name].append(1e3 * (time.process_time() - start))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
 def measure(case: Case, repetitions: int) -> dict[str, dict[str, float]]:
-    rows, expected = {}, None
-    for name, build in (("ours", ours), ("OTT", ott), ("POT numpy", pot_numpy), ("POT torch", pot_torch)):
-        built = build(case)
-        if built is None:
-            continue
-        value, both, result = built
-        expected = result if expected is None else expected
-        if abs(result - expected) > 1e-3 * expected:
-            raise SystemExit(f"{case.name}: {name} gives {result}, ours {expected}")
-        rows[name] = {"forward": cpu_ms(value, repetitions)}
-        if both is not None:
-            rows[name]["gradient"] = cpu_ms(both, repetitions)
-    best = {
-        kind: min(r[kind] for n, r in rows.items() if n != "ours" and kind in r) for kind in ("forward", "gradient")
-    }
-    rows["ratio"] = {kind: best[kind] / rows["ours"][kind] for kind in best}
-    return rows
+    built = {name: calls for name, build in NAMES.items() if (calls := build(case)) is not None}
+    expected = built["eager"][2]
+    for name, calls in built.items():
+        if abs(calls[2] - expected) > 1e-3 * expected:
+            raise SystemExit(f"{case.name}: {name} gives {calls[2]}, ours {expected}")
+    forward = take_turns({name: calls[0] for name, calls in built.items()}, repetitions)
+    both = take_turns({name: calls[1] for name, calls in built.items() if calls[1] is not None}, repetitions)
+    rows = {name: {"forward": forward[name]} for name in forward}
+    for name, value in both.items():
+        rows[name]["gradient"] = value
+    ratio = {}
+    for kind, found in (("forward", forward), ("gradient", both)):
+        best = min(found[name] for name in OURS if name in found)
+        for label, others in (("library", LIBRARIES), ("numpy line", ("numpy line",)), ("torch line", ("torch line",))):
+            known = [found[name] for name in others if name in found]
+            if known:
+                ratio[f"{kind} / {label}"] = min(known) / best
+    return rows | {"ratio": ratio}
+
+
+def eager_call_ms(repetitions: int = 50) -> dict[str, float]:
+    """The documented call with a new key at n = 32, in wall ms: the least and the median."""
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((2, 32, 4)).astype(np.float32)
+    times = []
+    for seed in range(repetitions):
+        key = jax.random.key(seed)
+        start = time.perf_counter()
+        sliced_wasserstein(x, y, key=key)
+        times.append(1e3 * (time.perf_counter() - start))
+    return {"least": min(times), "median": statistics.median(times[2:])}
 
 
 def main() -> None:
@@ -180,17 +282,25 @@ def main() -> None:
     for case in chosen:
         results[case.name] = measure(case, options.repetitions)
         print(case.name, {k: {i: round(j, 2) for i, j in v.items()} for k, v in results[case.name].items()}, flush=True)
-    names = ["ours", "OTT", "POT numpy", "POT torch"]
-    table = ["Processor ms, forward / forward+gradient; ratio = best other over ours.", ""]
-    table += ["| case | " + " | ".join(names) + " | ratio |", "|---" * (len(names) + 2) + "|"]
+    table = ["Processor ms, forward / forward+gradient. Ratios: theirs over the better of ours.", ""]
+    table += ["| case | " + " | ".join(NAMES) + " | best library | numpy line | torch line |"]
+    table.append("|---" * (len(NAMES) + 4) + "|")
     for case, rows in results.items():
         cells = []
-        for name in [*names, "ratio"]:
+        for name in NAMES:
             row = rows.get(name, {})
-            cells.append(" / ".join(f"{row[k]:.1f}" if k in row else "-" for k in ("forward", "gradient")))
+            cells.append(" / ".join(f"{row[k]:.2f}" if k in row else "-" for k in ("forward", "gradient")))
+        for label in ("library", "numpy line", "torch line"):
+            found = [rows["ratio"].get(f"{kind} / {label}") for kind in ("forward", "gradient")]
+            cells.append(" / ".join("-" if r is None else f"{r:.1f}x" for r in found))
         table.append(f"| {case} | " + " | ".join(cells) + " |")
+    call = eager_call_ms()
+    table += [
+        "",
+        f"Documented call at n = 32 with a new key: {call['least']:.2f} ms at best, median {call['median']:.2f}.",
+    ]
     packages = ("jax", "jaxlib", "numpy", "POT", "ott-jax", "torch")
-    write("speed", "Speed against POT and OTT-JAX", table, {"cases": results}, packages)
+    write("speed", "Speed against POT, OTT-JAX and one-liners", table, {"cases": results, "eager call": call}, packages)
 
 
 if __name__ == "__main__":

@@ -209,8 +209,17 @@ class Algorithm(NamedTuple, Generic[State, Info]):
         return *self.act(key, state, obs, greedy), memory
 
 
+def _number(x: Any) -> Any:
+    """What `x` counts for in arithmetic."""
+    return x.value if isinstance(x, Estimate) else x
+
+
 class Estimate(NamedTuple):
-    """A number with its interval: every number shown to a person carries one. `float(estimate)` is the number."""
+    """A number with its interval: every number shown to a person carries one.
+
+    In arithmetic, comparisons with numbers, `float()`, formats and array functions it stands for its value alone; the
+    result is then a plain number. Two estimates are equal if all their fields are.
+    """
 
     value: Any  # numbers, or arrays of them along a curve
     low: Any
@@ -221,3 +230,73 @@ class Estimate(NamedTuple):
     def __float__(self) -> float:
         """The number alone."""
         return float(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The value as numpy sees it."""
+        import numpy as np
+
+        return np.array(self.value, dtype=dtype) if copy else np.asarray(self.value, dtype=dtype)
+
+    def __jax_array__(self) -> Any:
+        """The value as jax sees it."""
+        return self.value
+
+    def __format__(self, spec: str) -> str:
+        """`f"{estimate:.3f}"` shows the number; without a format, all fields."""
+        return format(float(self.value), spec) if spec else str(self)
+
+    def __neg__(self) -> Any:
+        return -self.value
+
+    def __abs__(self) -> Any:
+        return abs(self.value)
+
+    def __eq__(self, other: object) -> Any:
+        return tuple.__eq__(self, other) if isinstance(other, tuple) else self.value == other
+
+    def __ne__(self, other: object) -> Any:
+        return tuple.__ne__(self, other) if isinstance(other, tuple) else self.value != other
+
+    __hash__ = tuple.__hash__
+
+    def __add__(self, other: Any) -> Any:
+        return self.value + _number(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value
+
+    def __sub__(self, other: Any) -> Any:
+        return self.value - _number(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.value
+
+    def __mul__(self, other: Any) -> Any:
+        return self.value * _number(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.value
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.value / _number(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.value
+
+    def __pow__(self, other: Any) -> Any:
+        return self.value ** _number(other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return other**self.value
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < _number(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= _number(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > _number(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= _number(other)

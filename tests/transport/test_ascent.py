@@ -36,7 +36,7 @@ def test_value_is_that_of_the_slice_and_its_gradient_the_envelope(rng, key):
     found = max_sliced_wasserstein(x, y, key=key)
     assert float(found.value) == pytest.approx(float(sliced_wasserstein(x, y, slices=found.slice[None])), rel=1e-5)
     gradient = jax.grad(lambda x: max_sliced_wasserstein(x, y, key=key).value)(x)
-    fixed = jax.grad(lambda x: sliced_wasserstein(x, y, slices=found.slice[None]))(x)
+    fixed = jax.grad(lambda x: sliced_wasserstein(x, y, slices=found.slice[None]).value)(x)
     np.testing.assert_allclose(gradient, fixed, rtol=1e-4, atol=1e-6)
 
 

@@ -8,8 +8,12 @@ import pytest
 
 import awavo.transport as transport
 
-PAGE = Path(__file__).parents[2] / "docs" / "transport.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("transport.md", "transport_from_pot.md")]
+EXAMPLES = [
+    (page.name, text)
+    for page in PAGES
+    for text in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+]
 FUNCTIONS = [f for f in vars(transport).values() if inspect.isfunction(f)]
 
 
@@ -22,7 +26,8 @@ def test_typed_and_documented(function):
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_documented_examples_run(number):
-    exec(compile(EXAMPLES[number], f"{PAGE.name} example {number + 1}", "exec"), {})
+    name, text = EXAMPLES[number]
+    exec(compile(text, f"{name} example {number + 1}", "exec"), {})
 
 
 def test_the_page_has_examples():

@@ -41,16 +41,20 @@ def test_parity_with_pot_and_ott_on_the_same_slices(rng, sizes, weighted):
     x, y, slices, a, b = problem(rng, *sizes)
     a, b = (a, b) if weighted else (None, None)
     pot = ot.sliced_wasserstein_distance(x, y, a, b, projections=slices.T, p=2) ** 2
+    by_numpy = sliced_wasserstein(x, y, a, b, slices=slices)
+    assert by_numpy.value.dtype == np.float64  # not narrowed
+    assert float(by_numpy) == pytest.approx(float(pot), rel=1e-10)
     with jax.enable_x64(True):
-        got = sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b)
+        got = jax.jit(lambda x, y: sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b))(x, y)
         arrays = jax.tree.map(jnp.asarray, (x, y, a, b))
         oracle, _ = sliced.sliced_wasserstein(
             *arrays, cost_fn=costs.SqEuclidean(), proj_fn=lambda points: points @ slices.T
         )
     assert float(got) == pytest.approx(float(pot), rel=1e-10)
     assert float(got) == pytest.approx(float(oracle), rel=1e-10)
+    x, y = x.astype(np.float32), y.astype(np.float32)
     single = sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b)
-    assert single.dtype == jnp.float32
+    assert single.value.dtype == jnp.float32
     assert float(single) == pytest.approx(float(pot), rel=1e-5)
 
 
@@ -58,7 +62,7 @@ def test_chunks_change_nothing(rng):
     x, y, slices, a, b = (jnp.asarray(v, jnp.float32) for v in problem(rng))
 
     def distance(x, y, a, b, slices, chunk):
-        return sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b, chunk=chunk)
+        return sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b, chunk=chunk).value
 
     slopes = jax.jit(jax.value_and_grad(distance, (0, 1, 2, 3, 4)), static_argnums=5)
     whole, parts = (slopes(x, y, a, b, slices, chunk) for chunk in (None, 5))
@@ -79,7 +83,7 @@ def test_estimate_through_jit_vmap_and_grad(rng, key):
 
     gradient, found = jax.jit(jax.vmap(jax.grad(estimate, has_aux=True), (None, 0)))(x, keys)
     assert isinstance(found, Estimate)
-    assert found.method == "orthogonal slices, 95% t interval over 2 blocks"
+    assert found.method == "power 2, orthogonal slices, 95% t interval over 8 blocks of slices"
     assert found.value.shape == found.low.shape == (3,)
     assert bool(jnp.all((found.low <= found.value) & (found.value <= found.high)))
     assert gradient.shape == (3, *x.shape)
@@ -92,10 +96,10 @@ def test_estimate_through_jit_vmap_and_grad(rng, key):
 @pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
 def test_batches_of_each_defining_function(rng, defining):
     x, y = (jnp.asarray(rng.standard_normal((3, 7, 2)), jnp.float32) for _ in range(2))
-    slices = jnp.asarray(rng.standard_normal((5, defining.num_coefficients(2))), jnp.float32)
+    slices = unit_slices(jnp.asarray(rng.standard_normal((5, defining.num_coefficients(2))), jnp.float32))
 
     def distance(x, y):
-        return generalized_sliced_wasserstein(x, y, slices=slices, defining=defining)
+        return generalized_sliced_wasserstein(x, y, slices=slices, defining=defining).value
 
     values, gradients = jax.jit(jax.vmap(jax.value_and_grad(distance)))(x, y)
     np.testing.assert_allclose(values[1], distance(x[1], y[1]), rtol=1e-4)
@@ -106,12 +110,12 @@ def test_batches_of_each_defining_function(rng, defining):
 def test_gradient_of_each_defining_function(rng, defining, x64):
     x, y, *_ = problem(rng, 6, 5, 3)
     x = jnp.asarray(x)
-    slices = rng.standard_normal((4, defining.num_coefficients(3)))
+    slices = unit_slices(rng.standard_normal((4, defining.num_coefficients(3))))
     direction = rng.standard_normal(x.shape)
 
     @jax.jit
     def distance(x):
-        return sliced_wasserstein(x, y, slices=slices, defining=defining)
+        return sliced_wasserstein(x, y, slices=slices, defining=defining).value
 
     expected = (distance(x + 1e-6 * direction) - distance(x - 1e-6 * direction)) / 2e-6
     assert float(jnp.vdot(jax.jit(jax.grad(distance))(x), direction)) == pytest.approx(float(expected), rel=1e-5)
@@ -127,7 +131,7 @@ def test_control_variate_with_weights_and_gradient(rng, key):
 
     value, gradient = jax.jit(jax.value_and_grad(controlled))(x)
     many = many_slices(4, 2000)
-    truth, slope = jax.jit(jax.value_and_grad(lambda x: sliced_wasserstein(x, y, slices=many, **weights)))(x)
+    truth, slope = jax.jit(jax.value_and_grad(lambda x: sliced_wasserstein(x, y, slices=many, **weights).value))(x)
     assert float(value) == pytest.approx(float(truth), rel=0.02)
     np.testing.assert_allclose(gradient, slope, atol=0.01)
 
@@ -217,7 +221,7 @@ def test_displacement_leaves_weightless_points(key):
 def test_gradient_of_the_root_at_equal_clouds(rng, key):
     x = jnp.asarray(rng.standard_normal((10, 3)), jnp.float32)
     slices = iid_slices(key, 6, 3)
-    gradient = jax.jit(jax.grad(lambda x, y: root(sliced_wasserstein(x, y, slices=slices), 2)))(x, x)
+    gradient = jax.jit(jax.grad(lambda x, y: root(sliced_wasserstein(x, y, slices=slices), 2).value))(x, x)
     np.testing.assert_array_equal(gradient, np.zeros_like(x))
 
 

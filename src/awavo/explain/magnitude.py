@@ -32,9 +32,7 @@ def square_magnitude(
     points: Float[Array, "K d"], p: Float[Array, " K"], q: Float[Array, " K"], slices: Float[Array, "L d"]
 ) -> Float[Array, ""]:
     """Return d SW_2^2 between two weightings of the same points, as they are (biased upwards)."""
-    value = sliced_wasserstein(points, points, x_weights=p, y_weights=q, slices=slices)
-    assert isinstance(value, jax.Array)
-    return points.shape[-1] * value
+    return points.shape[-1] * sliced_wasserstein(points, points, x_weights=p, y_weights=q, slices=slices).value
 
 
 def signed_root(square: Float[Array, "*n"]) -> Float[Array, "*n"]:

@@ -4,7 +4,9 @@ from awavo.transport.ascent import MaxSlice, ascend_slices, max_sliced_wasserste
 from awavo.transport.average import sliced_displacement
 from awavo.transport.defining import Circular, Defining, Linear, LinearForms, Neural, Polynomial, monomial_weights
 from awavo.transport.distances import adaptive_gswd, generalized_sliced_wasserstein, sliced_wasserstein
+from awavo.transport.gradient import SlicedGradient, sliced_gradient
 from awavo.transport.line import root, wasserstein_1d
+from awavo.transport.plans import SlicedPlan, sliced_plan
 from awavo.transport.slices import (
     SliceBank,
     draw_slices,
@@ -15,10 +17,13 @@ from awavo.transport.slices import (
     spiral_slices,
     unit_slices,
 )
+from awavo.transport.torch_bridge import torch_sliced_wasserstein
+from awavo.transport.variants import sliced_distance
 
 __all__ = [
-    "Circular", "Defining", "Linear", "LinearForms", "MaxSlice", "Neural", "Polynomial", "SliceBank", "adaptive_gswd",
-    "ascend_slices", "draw_slices", "generalized_sliced_wasserstein", "iid_slices", "kostlan_slices",
-    "max_sliced_wasserstein", "mix_slices", "monomial_weights", "orthogonal_slices", "root", "slice_overlap",
-    "sliced_displacement", "sliced_wasserstein", "spiral_slices", "unit_slices", "wasserstein_1d",
+    "Circular", "Defining", "Linear", "LinearForms", "MaxSlice", "Neural", "Polynomial", "SliceBank", "SlicedGradient",
+    "SlicedPlan", "adaptive_gswd", "ascend_slices", "draw_slices", "generalized_sliced_wasserstein", "iid_slices",
+    "kostlan_slices", "max_sliced_wasserstein", "mix_slices", "monomial_weights", "orthogonal_slices", "root",
+    "slice_overlap", "sliced_displacement", "sliced_distance", "sliced_gradient", "sliced_plan", "sliced_wasserstein",
+    "spiral_slices", "torch_sliced_wasserstein", "unit_slices", "wasserstein_1d",
 ]  # fmt: skip

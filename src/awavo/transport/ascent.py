@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 
 from awavo.errors import InputError
 from awavo.transport.average import Clouds, slice_costs
-from awavo.transport.checks import check_measures, check_order, check_positive, check_slices
+from awavo.transport.checks import check_arrays, check_order, check_positive, check_slices
 from awavo.transport.defining import Defining, Linear
 from awavo.transport.slices import draw_slices, unit_slices
 
@@ -87,7 +87,7 @@ def ascend_slices(
     linear in the slice and 0.2 elsewhere. The other arguments are as in `sliced_wasserstein`.
     """
     order, defining = check_order(order), Linear() if defining is None else defining
-    x, y, x_weights, y_weights = check_measures(x, y, x_weights, y_weights)
+    x, y, x_weights, y_weights = check_arrays(x, y, x_weights, y_weights)
     slices = unit_slices(check_slices(slices, defining.num_coefficients(x.shape[1]), x))
     clouds = Clouds(defining.features(x), defining.features(y), x_weights, y_weights)
     slicer = Linear() if defining.linear else defining
@@ -130,7 +130,7 @@ def max_sliced_wasserstein(
     envelope theorem allows. Arguments as in `ascend_slices`.
     """
     order, defining = check_order(order), Linear() if defining is None else defining
-    x, y, x_weights, y_weights = check_measures(x, y, x_weights, y_weights)
+    x, y, x_weights, y_weights = check_arrays(x, y, x_weights, y_weights)
     num = defining.num_coefficients(x.shape[1])
     clouds = Clouds(defining.features(x), defining.features(y), x_weights, y_weights)
     slicer = Linear() if defining.linear else defining

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from awavo.transport.checks import check_measures, check_positive, check_slices
+from awavo.transport.checks import check_arrays, check_positive, check_slices
 from awavo.transport.defining import Defining, Linear
 from awavo.transport.line import line_costs
 
@@ -137,7 +137,7 @@ def sliced_displacement(
     exact for a translation on whole orthonormal blocks; smaller steps, fresh slices and repetition follow the sliced
     Wasserstein flow. Points of weight zero stay.
     """
-    x, y, x_weights, y_weights = check_measures(x, y, x_weights, y_weights)
+    x, y, x_weights, y_weights = check_arrays(x, y, x_weights, y_weights)
     slices = check_slices(slices, x.shape[1], x)
     chunk = None if chunk is None else check_positive("chunk", chunk)
 

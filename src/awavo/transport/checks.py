@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +16,11 @@ from jaxtyping import Array
 from awavo.errors import InputError
 
 __all__ = [
-    "check_measures", "check_order", "check_points", "check_positive", "check_slices", "check_weights", "common_float",
-    "is_known",
+    "check_arrays", "check_measures", "check_order", "check_points", "check_positive", "check_slices",
+    "check_unit_rows", "check_weights", "common_float", "host_float", "is_known", "one_of", "x64_enabled",
 ]  # fmt: skip
 
-_SUM_TOLERANCE = 1e-3  # how far a sum of float32 weights may be from one
+_SUM_TOLERANCE = 1e-3  # how far a sum of float32 weights, or the length of a slice, may be from one
 
 
 def is_known(x: object) -> bool:
@@ -26,10 +28,30 @@ def is_known(x: object) -> bool:
     return not isinstance(x, Tracer)
 
 
-def _all(test: Callable[[Array], Array], x: Array) -> bool:
+def _all(test: Callable[..., Any], x: Any) -> bool:
     """Whether every known value passes, also while something else is being traced."""
+    if isinstance(x, np.ndarray):
+        return bool(np.all(test(x)))
     with jax.ensure_compile_time_eval():
         return bool(jnp.all(test(x)))
+
+
+def _finite(x: Any) -> bool:
+    if isinstance(x, np.ndarray) and math.isfinite(np.vdot(x, x)):  # one fast pass; squares may also overflow
+        return True
+    return _all(jnp.isfinite if not isinstance(x, np.ndarray) else np.isfinite, x)
+
+
+def one_of(default: Any, **spellings: Any) -> Any:
+    """Return the one spelling of an argument that was given; two at once are refused."""
+    given = None
+    for name, value in spellings.items():
+        if value is None:
+            continue
+        if given is not None:
+            raise InputError(f"{given} and {name} were both given, expected one: they are names of the same thing.")
+        given, default = name, value
+    return default
 
 
 def check_order(order: object) -> float:
@@ -51,13 +73,35 @@ def check_positive(name: str, value: object) -> int:
 
 
 def common_float(*arrays: object) -> tuple[Array, ...]:
-    """Return the arrays in one floating type of at least 32 bits."""
+    """Return the arrays in one floating type of at least 32 bits; what jax cannot hold is narrowed with a warning."""
     kind = jnp.result_type(*(jnp.asarray(a).dtype for a in arrays), np.float32)
     if not jnp.issubdtype(kind, jnp.floating):
         raise InputError(
             f"Points are of type {kind}, expected real numbers: pass real and imaginary parts as coordinates."
         )
+    if not x64_enabled() and any(getattr(a, "dtype", None) == np.float64 for a in arrays):
+        warnings.warn(
+            "Points in float64 are computed in float32 here: set jax_enable_x64, or pass .astype('float32').",
+            UserWarning, stacklevel=4,
+        )  # fmt: skip
     return tuple(_as_array(a, kind) for a in arrays)
+
+
+def x64_enabled() -> bool:
+    """Whether jax holds 64 bits here."""
+    return bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def host_float(*arrays: object) -> tuple[np.ndarray, ...]:
+    """Return the arrays as numpy's, in float64 if one of them is so, else in float32."""
+    found = [np.asarray(a) for a in arrays]
+    if any(a.dtype.kind not in "fiub" and a.dtype != jnp.bfloat16 for a in found):
+        raise InputError(
+            f"Points are of type {found[0].dtype}, expected real numbers: pass real and imaginary parts as coordinates."
+        )
+    # Numbers without a type of their own, as in lists, are single precision as everywhere in jax.
+    wide = any(getattr(a, "dtype", None) == np.float64 for a in arrays)
+    return tuple(np.asarray(a, np.float64 if wide else np.float32) for a in found)
 
 
 def _as_array(x: object, kind: np.dtype) -> Array:
@@ -68,7 +112,7 @@ def _as_array(x: object, kind: np.dtype) -> Array:
         return jnp.asarray(x, kind)
 
 
-def check_points(name: str, x: Array, *, min_ndim: int, batch: tuple[int, ...] | None = None) -> None:
+def check_points(name: str, x: Array | np.ndarray, *, min_ndim: int, batch: tuple[int, ...] | None = None) -> None:
     """Refuse empty, non-finite or wrongly shaped points."""
     if x.ndim < min_ndim:
         raise InputError(f"{name} has shape {x.shape}, expected at least {min_ndim} axes: reshape it.")
@@ -76,52 +120,74 @@ def check_points(name: str, x: Array, *, min_ndim: int, batch: tuple[int, ...] |
         raise InputError(f"{name} has shape {x.shape}, expected at least one point: an empty measure has no distance.")
     if batch is not None and x.shape[:-1] != batch:
         raise InputError(f"{name} has batch axes {x.shape[:-1]}, expected {batch}: broadcast both to the same batch.")
-    if is_known(x) and not _all(jnp.isfinite, x):
+    if is_known(x) and not _finite(x):
         raise InputError(f"{name} holds NaN or infinite values, expected finite points: drop or repair these samples.")
 
 
-def check_weights(name: str, weights: object | None, shape: tuple[int, ...]) -> Array | None:
+def check_weights(name: str, weights: object | None, shape: tuple[int, ...], *, host: bool = False) -> Any:
     """Return the weights as an array, refusing what is no probability vector over the last axis of `shape`."""
     if weights is None:
         return None
-    weights = jnp.asarray(weights)
-    if weights.shape not in (shape, shape[-1:]):
-        raise InputError(f"{name} has shape {weights.shape}, expected {shape[-1:]}: one weight for each point.")
-    if is_known(weights):
-        if not _all(lambda w: jnp.isfinite(w) & (w >= 0), weights):
+    found = np.asarray(weights) if host else jnp.asarray(weights)
+    if found.shape not in (shape, shape[-1:]):
+        raise InputError(f"{name} has shape {found.shape}, expected {shape[-1:]}: one weight for each point.")
+    if is_known(found):
+        if not _all(lambda w: abs(w) < np.inf, found) or not _all(lambda w: w >= 0, found):
             raise InputError(f"{name} holds negative or non-finite values, expected weights >= 0: clip or repair them.")
-        totals = np.asarray(weights, np.float64).sum(axis=-1).ravel()
+        totals = np.asarray(found, np.float64).sum(axis=-1).ravel()
         worst = totals[np.argmax(np.abs(totals - 1))]
         if abs(worst - 1) > _SUM_TOLERANCE:
             raise InputError(f"{name} sums to {worst:.6g}, expected 1: divide the weights by their sum.")
-    return weights
+    return found
 
 
 def check_measures(
-    x: object, y: object, x_weights: object | None, y_weights: object | None
-) -> tuple[Array, Array, Array | None, Array | None]:
-    """Return two point clouds `[n, d]`, `[m, d]` and their weights, checked, in one floating type."""
-    x, y = common_float(x, y)
+    x: object, y: object, x_weights: object | None, y_weights: object | None, *, host: bool = False, batch: bool = False
+) -> tuple[Any, Any, Any, Any]:
+    """Return two point clouds `[n, d]`, `[m, d]` and their weights, checked, in one floating type.
+
+    With `host` they are numpy's arrays, else jax's; with `batch` there may be leading axes, the same for both clouds.
+    """
+    x, y = host_float(x, y) if host else common_float(x, y)
     for name, cloud in (("x", x), ("y", y)):
-        if cloud.ndim != 2:
+        if cloud.ndim < 2 or (cloud.ndim > 2 and not batch):
             raise InputError(f"{name} has shape {cloud.shape}, expected (points, dimension): vmap over further axes.")
         check_points(name, cloud, min_ndim=2)
-    if x.shape[1] != y.shape[1]:
-        raise InputError(f"x has dimension {x.shape[1]} and y {y.shape[1]}, expected the same: both live in one space.")
-    first = check_weights("x_weights", x_weights, x.shape[:1])
-    second = check_weights("y_weights", y_weights, y.shape[:1])
+    if x.shape[:-2] != y.shape[:-2]:
+        raise InputError(f"x has batch axes {x.shape[:-2]} and y {y.shape[:-2]}, expected the same: broadcast them.")
+    if x.shape[-1] != y.shape[-1]:
+        raise InputError(
+            f"x has dimension {x.shape[-1]} and y {y.shape[-1]}, expected the same: both live in one space."
+        )
+    first = check_weights("x_weights", x_weights, x.shape[:-1], host=host)
+    second = check_weights("y_weights", y_weights, y.shape[:-1], host=host)
     first = None if first is None else first.astype(x.dtype)
     second = None if second is None else second.astype(x.dtype)
     return x, y, first, second
 
 
-def check_slices(slices: object, dim: int, like: Array) -> Array:
+def check_arrays(
+    x: object, y: object, x_weights: object | None, y_weights: object | None
+) -> tuple[Array, Array, Array | None, Array | None]:
+    """`check_measures` for jax's arrays and one problem."""
+    return check_measures(x, y, x_weights, y_weights)
+
+
+def check_unit_rows(slices: Array | np.ndarray) -> None:
+    """Refuse known slices that are not of length one: their distance would be scaled without a word."""
+    if is_known(slices):
+        rows = np.asarray(slices)
+        squares = np.vecdot(rows, rows)
+        if max(abs(squares.max() - 1), abs(squares.min() - 1)) > 2 * _SUM_TOLERANCE:
+            worst = float(squares[np.argmax(np.abs(squares - 1))]) ** 0.5
+            raise InputError(f"A slice has length {worst:.4g}, expected 1: pass unit_slices(slices).")
+
+
+def check_slices(slices: object, dim: int, like: Any) -> Any:
     """Return slices `[L, dim]` in the type of `like`, refusing wrong shapes and non-finite values."""
-    slices = jnp.asarray(slices)
-    if slices.ndim != 2 or slices.shape[0] == 0 or slices.shape[1] != dim:
-        raise InputError(
-            f"slices have shape {slices.shape}, expected (slices, {dim}): one row of {dim} for each slice."
-        )
-    if is_known(slices) and not _all(jnp.isfinite, slices):
+    found = np.asarray(slices) if isinstance(like, np.ndarray) else jnp.asarray(slices)
+    if found.ndim != 2 or found.shape[0] == 0 or found.shape[1] != dim:
+        raise InputError(f"slices have shape {found.shape}, expected (slices, {dim}): one row of {dim} for each slice.")
+    if is_known(found) and not _finite(found):
         raise InputError("slices hold NaN or infinite values, expected finite rows: check what produced them.")
-    return slices.astype(like.dtype)
+    return found.astype(like.dtype)

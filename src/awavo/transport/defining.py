@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import Protocol, runtime_checkable
 
@@ -21,7 +22,9 @@ from jaxtyping import Array, Float
 from awavo.errors import InputError
 from awavo.transport.line import root
 
-__all__ = ["Circular", "Defining", "Linear", "LinearForms", "Neural", "Polynomial", "monomial_weights"]
+__all__ = [
+    "Circular", "Defining", "Linear", "LinearForms", "Neural", "Polynomial", "host_monomials", "monomial_weights",
+]  # fmt: skip
 
 
 @runtime_checkable
@@ -137,6 +140,7 @@ class Polynomial:
         return monomial_weights(dim, self.degree)
 
 
+@lru_cache(maxsize=16)
 def _monomial_factors(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """For every monomial of a degree, its first variable and the place of the rest among those of one degree less."""
     place = {rest: k for k, rest in enumerate(combinations_with_replacement(range(dim), degree - 1))}
@@ -145,6 +149,18 @@ def _monomial_factors(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray([variables[0] for variables in monomials], np.int32), np.asarray(rest, np.int32)
 
 
+def host_monomials(x: Float[np.ndarray, "*batch n d"], degree: int) -> Float[np.ndarray, "*batch n k"]:
+    """The features of `Polynomial` by NumPy, monomial by monomial in memory."""
+    variables = monomials = np.ascontiguousarray(x.swapaxes(-1, -2))
+    for k in range(2, degree + 1):
+        first, rest = _monomial_factors(x.shape[-1], k)
+        leading = variables.take(first, axis=-2)
+        leading *= monomials.take(rest, axis=-2)
+        monomials = leading
+    return monomials.swapaxes(-1, -2)
+
+
+@lru_cache(maxsize=16)
 def monomial_weights(dim: int, degree: int) -> np.ndarray:
     r"""Return :math:`\sqrt{m! / k!}` for every monomial :math:`x^k` of degree m.
 
@@ -155,7 +171,9 @@ def monomial_weights(dim: int, degree: int) -> np.ndarray:
     for variables in combinations_with_replacement(range(dim), degree):
         powers = np.unique(variables, return_counts=True)[1]
         weights.append(math.factorial(degree) / math.prod(math.factorial(int(k)) for k in powers))
-    return np.sqrt(np.asarray(weights))
+    found = np.sqrt(np.asarray(weights))
+    found.flags.writeable = False  # it is remembered
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,56 +2,49 @@ r"""Sliced Wasserstein distances: averages of one-dimensional ones over slices o
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key
 
-from awavo.errors import InputError
-from awavo.transport.average import Clouds, slice_average
-from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known
+from awavo.errors import InputError, did_you_mean
+from awavo.transport import line
+from awavo.transport.checks import (
+    check_measures,
+    check_order,
+    check_positive,
+    check_slices,
+    check_unit_rows,
+    is_known,
+    one_of,
+)
 from awavo.transport.defining import Defining, Linear, Polynomial
-from awavo.transport.intervals import block_variance, check_confidence, half_width, surrogate_costs, surrogate_mean
-from awavo.transport.slices import (
-    block_length,
-    check_sampling,
-    default_sampling,
-    draw_slices,
-    mix_slices,
-    unit_slices,
-)  # fmt: skip
+from awavo.transport.host import fits_host
+from awavo.transport.intervals import block_variance, check_confidence, half_width
+from awavo.transport.programs import Drawing, Measures, as_key, costs_on_host, drawn_on_host, estimate, on_slices
+from awavo.transport.slices import block_length, check_sampling, default_sampling, mix_slices, unit_slices
 from awavo.types import Estimate
 
 __all__ = ["adaptive_gswd", "generalized_sliced_wasserstein", "sliced_wasserstein"]
 
-FirstPoints = Float[Array, "n d"] | np.ndarray
-FirstWeights = Float[Array, " n"] | np.ndarray | None
-SecondPoints = Float[Array, "m d"] | np.ndarray
-SecondWeights = Float[Array, " m"] | np.ndarray | None
-# Points and weights of both, checked.
-Measures: TypeAlias = tuple[Array, Array, Array | None, Array | None]
-
-
-def _clouds(x: Array, y: Array, x_weights: Array | None, y_weights: Array | None, defining: Defining) -> Clouds:
-    return Clouds(defining.features(x), defining.features(y), x_weights, y_weights)
-
-
-def _slicer(defining: Defining) -> Defining:
-    """What acts on features: a plain linear slice wherever alpha is linear, so that compiled programs are shared."""
-    return Linear() if defining.linear else defining
+FirstPoints = Float[Array, "*batch n d"] | np.ndarray | list
+FirstWeights = Float[Array, "*#batch n"] | np.ndarray | list | None
+SecondPoints = Float[Array, "*batch m d"] | np.ndarray | list
+SecondWeights = Float[Array, "*#batch m"] | np.ndarray | list | None
+_TARGETS = ("sample", "population")
 
 
 def sliced_wasserstein(
     x: FirstPoints,
     y: SecondPoints,
+    a: FirstWeights = None,
+    b: SecondWeights = None,
+    n_projections: int | None = None,
     *,
-    key: Key[Array, ""] | int | None = None,
-    num_slices: int = 100,
-    order: float = 2,
+    key: Key[Array, ""] | int | np.integer | None = None,
+    num_slices: int | None = None,
+    order: float | None = None,
     x_weights: FirstWeights = None,
     y_weights: SecondWeights = None,
     slices: Float[Array, "l c"] | np.ndarray | None = None,
@@ -59,120 +52,170 @@ def sliced_wasserstein(
     sampling: str | None = None,
     control_variate: bool = False,
     confidence: float | None = 0.95,
+    target: str = "sample",
+    root: bool = False,
     chunk: int | None = None,
-) -> Estimate | Float[Array, ""]:
-    r"""Return the sliced Wasserstein distance to the power p, with its interval, or exactly on given slices.
+    p: float | None = None,
+    seed: int | np.integer | None = None,
+    projections: Float[Array, "c l"] | np.ndarray | None = None,
+) -> Estimate:
+    r"""Return the sliced Wasserstein distance to the power p, with its interval.
 
     .. math::
 
         SW_p^p(\mu, \nu) = \int W_p^p(\alpha(\cdot, \theta)_\# \mu,\ \alpha(\cdot, \theta)_\# \nu)\, d\sigma(\theta)
         \approx \frac{1}{L} \sum_{l \le L} W_p^p(\theta_l)
 
-    The average is unbiased for the power, not for its root: take `root(estimate.value, order)` last. Axioms of a metric
-    hold exactly between values on the same `slices`.
+    The average is unbiased for the power, not for its root: take the root last, by `root=True` or `root(estimate)`.
+    Axioms of a metric hold exactly between values on the same `slices`.
+
+    The result is always an `Estimate`, which counts as its value in arithmetic; differentiate its `.value`. Outside jit
+    and on a CPU known arrays are computed by NumPy, and `float64` stays so; elsewhere jax's own precision holds, and
+    what it narrows is warned of.
 
     Args:
-        x: Points `[n, d]` of the first measure.
-        y: Points `[m, d]` of the second one.
+        x: Points `[n, d]` of the first measure, or `[..., n, d]`: a batch of problems on the same slices.
+        y: Points `[m, d]` of the second one, with the same batch axes.
+        a: `x_weights`, as POT calls them.
+        b: `y_weights`, likewise.
+        n_projections: `num_slices`, likewise.
         key: Random key, or a seed, that draws the slices; not needed when `slices` are given.
-        num_slices: Number L of slices drawn. Multiples of d suit orthogonal ones.
-        order: The exponent p >= 1.
+        num_slices: Number L of slices drawn, 100 when None. Multiples of d, and at least 4 d, suit orthogonal ones.
+        order: The exponent p >= 1; 2 when None.
         x_weights: Weights of `x`, non-negative, of sum one; uniform when None.
         y_weights: Weights of `y`, likewise.
-        slices: Rows `[L, c]` to use instead of drawn ones; the result is then a plain value.
+        slices: Rows `[L, c]` to use instead of drawn ones. They must be of length one where they are directions;
+            coefficients of polynomials are taken as they are. Lengths are not checked under jit.
         defining: The defining function alpha; linear when None.
         sampling: `iid`, `orthogonal` or `spiral`; None is spirals for slices of length 2 and 3, orthogonal blocks else.
         control_variate: Subtract the Gaussian surrogate (order 2 and alpha linear in theta only).
-        confidence: Level of the interval; None for none, which lets the spiral use one single lattice.
+        confidence: Level of the interval; None for none, which lets orthogonal blocks and the spiral be whole.
+        target: What the interval is for. `sample`: the distance between these points over all slices. `population`: the
+            distance between what they were drawn from, over all points and slices; the value is then debiased.
+        root: Return the distance SW_p and the roots of the ends, in place of the power SW_p^p.
         chunk: Number of slices held in memory at once; None decides by size. A chunked gradient is reverse mode only.
+        p: `order`, as POT calls it.
+        seed: `key`, likewise.
+        projections: Columns `[c, L]`, likewise: the transpose of `slices`.
 
     Returns:
-        `Estimate(value, low, high, count, method)`, or the value when `slices` are given.
+        `Estimate(value, low, high, count, method)`, with the batch's shape. On given slices and for the sample the
+        value is exact, and both ends are equal to it.
 
     Raises:
         InputError: For unusable points, weights, slices or options.
     """
-    order, defining = check_order(order), Linear() if defining is None else defining
-    measures = check_measures(x, y, x_weights, y_weights)
-    dim = defining.num_coefficients(measures[0].shape[1])
+    x_weights, y_weights = one_of(None, x_weights=x_weights, a=a), one_of(None, y_weights=y_weights, b=b)
+    num_slices = check_positive("num_slices", one_of(100, num_slices=num_slices, n_projections=n_projections))
+    order, key = check_order(one_of(2, order=order, p=p)), one_of(None, key=key, seed=seed)
+    if projections is not None:
+        slices = one_of(None, slices=slices, projections=projections.T)
+    defining = Linear() if defining is None else defining
+    host = fits_host(x, y, x_weights, y_weights, slices, key) and target == "sample" and not control_variate
+    measures: Measures = check_measures(x, y, x_weights, y_weights, host=host, batch=True)
+    dim = defining.num_coefficients(measures[0].shape[-1])
     chunk = None if chunk is None else check_positive("chunk", chunk)
+    confidence, population = check_confidence(confidence), _check_target(target, measures)
     if slices is not None:
         if key is not None or control_variate:
             raise InputError(
                 "slices were given with a key or a control variate, expected slices alone: drop the others."
             )
-        slices = check_slices(slices, dim, measures[0])
-        return _on_slices(measures, slices, None, defining=defining, order=order, chunk=chunk)
-    if key is None:
-        raise InputError("Neither key nor slices were given, expected one: pass key=jax.random.key(0).")
+        found = _on_given(
+            measures, check_slices(slices, dim, measures[0]), defining, order, chunk, population, confidence
+        )
+    elif key is None:
+        raise InputError("Neither key nor slices were given, expected one: pass key=jax.random.key(0), or seed=0.")
+    else:
+        sampling = check_sampling(default_sampling(dim) if sampling is None else sampling)
+        drawing = Drawing(num_slices, dim, sampling, confidence is not None)
+        found = _on_drawn(key, measures, drawing, defining, order, control_variate, confidence, chunk, population)
+    return line.root(found, order) if root else found
+
+
+def _check_target(target: str, measures: Measures) -> bool:
+    if target not in _TARGETS:
+        raise InputError(f"There is no target '{target}'.{did_you_mean(target, _TARGETS)}")
+    smallest = min(measures[0].shape[-2], measures[1].shape[-2])
+    if target == "population" and smallest < 4:
+        raise InputError(f"A cloud has {smallest} points, expected at least 4 for target='population': draw more.")
+    return target == "population"
+
+
+def _on_given(
+    measures: Measures, slices: Any, defining: Defining, order: float, chunk: int | None, population: bool,
+    confidence: float | None,
+) -> Estimate:  # fmt: skip
+    """The value on given slices: exact for the sample, with an interval over points for the population."""
+    if defining.coefficient_scale(measures[0].shape[-1]) is None:
+        check_unit_rows(slices)
+    num = slices.shape[0]
+    if population:
+        drawing = Drawing(num, slices.shape[1], "iid", False)
+        value, low, high = estimate(
+            as_key(0), measures, slices, drawing=drawing, block=num, defining=defining, order=order,
+            control_variate=False, confidence=confidence, chunk=None, population=True,
+        )  # fmt: skip
+        return Estimate(value, low, high, num, _method(order, "given slices", confidence, None, population))
+    if isinstance(measures[0], np.ndarray):
+        value = _mean(costs_on_host(measures, slices, defining, order, chunk))
+    else:
+        value = on_slices(measures, slices, None, defining=defining, order=order, chunk=chunk)
+    return Estimate(value, value, value, num, f"power {order:g}, exact on {num} given slices")
+
+
+def _mean(costs: np.ndarray) -> Any:
+    return costs.dtype.type(np.add.reduce(costs, -1, np.float64) / costs.shape[-1])  # pyright: ignore
+
+
+def _on_drawn(
+    key: Any, measures: Measures, drawing: Drawing, defining: Defining, order: float, control_variate: bool,
+    confidence: float | None, chunk: int | None, population: bool,
+) -> Estimate:  # fmt: skip
     if control_variate and not (order == 2 and defining.linear):
         raise InputError(
             f"control_variate needs order 2 and a defining function linear in the slice, not order {order} with "
             f"{type(defining).__name__}: set control_variate=False."
         )
-    sampling = check_sampling(default_sampling(dim) if sampling is None else sampling)
-    num_slices, confidence = check_positive("num_slices", num_slices), check_confidence(confidence)
-    value, low, high = _estimate(
-        jax.random.key(key) if isinstance(key, int | np.integer) else key, measures,
-        defining=defining, dim=dim, num_slices=num_slices, order=order, sampling=sampling,
-        control_variate=control_variate, confidence=confidence, chunk=chunk,
-    )  # fmt: skip
-    method = f"{sampling} slices{', Gaussian surrogate' if control_variate else ''}"
+    num = drawing.num_slices
+    block = block_length(drawing.sampling, num, drawing.dim, split=drawing.split)
+    if isinstance(measures[0], np.ndarray):
+        rows = drawn_on_host(key, drawing, defining, measures[0])
+        costs = costs_on_host(measures, rows, defining, order, chunk)
+        value, half = _mean(costs), half_width([block_variance(costs, block)], confidence).astype(costs.dtype)
+        low, high = np.maximum(value - half, 0), value + half
+    else:
+        value, low, high = estimate(
+            as_key(key), measures, drawing=drawing, block=block, defining=defining, order=order,
+            control_variate=control_variate, confidence=confidence, chunk=chunk, population=population,
+        )  # fmt: skip
+    name = f"{drawing.sampling} slices{', Gaussian surrogate' if control_variate else ''}"
+    return Estimate(value, low, high, num, _method(order, name, confidence, -(-num // block), population))
+
+
+def _method(order: float, slices: str, confidence: float | None, blocks: int | None, population: bool) -> str:
+    """One line that says what the number and its interval are."""
+    words = [f"power {order:g}", slices]
+    if population:
+        words.append("debiased, of the population")
     if confidence is not None:
-        blocks = -(-num_slices // block_length(sampling, num_slices, dim, split=True))
-        method += f", {confidence:.0%} t interval over {blocks} blocks"
-    return Estimate(value, low, high, num_slices, method)
-
-
-# Calls outside jit run these compiled programs, one for each shape and set of options.
-@partial(jax.jit, static_argnames=("defining", "order", "chunk"))
-def _on_slices(
-    measures: Measures, slices: Array, weights: Array | None, *, defining: Defining, order: float, chunk: int | None
-) -> Float[Array, ""]:
-    clouds = _clouds(*measures, defining)
-    return slice_average(clouds, slices, weights, defining=_slicer(defining), order=order, chunk=chunk)[0]
-
-
-@partial(
-    jax.jit,
-    static_argnames=(
-        "defining", "dim", "num_slices", "order", "sampling", "control_variate", "confidence", "chunk",
-    ),
-)  # fmt: skip
-def _estimate(
-    key: Key[Array, ""], measures: Measures, *, defining: Defining, dim: int, num_slices: int, order: float,
-    sampling: str, control_variate: bool, confidence: float | None, chunk: int | None,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """The mean over drawn slices and the ends of its interval."""
-    clouds = _clouds(*measures, defining)
-    scale, slicer = defining.coefficient_scale(measures[0].shape[1]), _slicer(defining)
-    draw_key, cheap_key = jax.random.split(key)
-    slices, block = draw_slices(draw_key, num_slices, dim, sampling=sampling, split=confidence is not None)
-    slices = slices.astype(clouds.x.dtype)
-    slices = slices if scale is None else slices * scale.astype(slices.dtype)
-    # Expensive slices are averaged; the surrogate, known from many cheap ones, takes out most of their scatter.
-    value, costs = slice_average(clouds, slices, None, defining=slicer, order=order, chunk=chunk)
-    parts: list[tuple[Array, int]] = []
-    if control_variate:
-        mean, spread, freedom = surrogate_mean(cheap_key, clouds, dim, sampling, scale)
-        parts.append((spread, freedom))
-        cheap = surrogate_costs(clouds, slices)
-        value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
-    parts.append(block_variance(costs, block))
-    half = lax.stop_gradient(half_width(parts, confidence))
-    return value, jnp.maximum(value - half, 0), value + half
+        over = " and ".join(
+            (["points"] if population else []) + ([] if blocks is None else [f"{blocks} blocks of slices"])
+        )
+        words.append(f"{confidence:.0%} t interval over {over}")
+    return ", ".join(words)
 
 
 def generalized_sliced_wasserstein(
-    x: FirstPoints, y: SecondPoints, *, defining: Defining | None = None, **options: Any
-) -> Estimate | Float[Array, ""]:
+    x: FirstPoints, y: SecondPoints, *weights: Any, defining: Defining | None = None, **options: Any
+) -> Estimate:
     r"""Return GSW_p^p: `sliced_wasserstein` with cubic polynomials in place of hyperplanes by default.
 
     For :math:`\alpha = \langle \theta, \phi(x) \rangle` it is :math:`SW_p^p(\phi_\# \mu, \phi_\# \nu)`, so a metric if
     and only if phi is injective. Polynomial coefficients follow the Kostlan distribution, which makes the distance
     invariant under rotations of the space. `options` as in `sliced_wasserstein`.
     """
-    return sliced_wasserstein(x, y, defining=Polynomial() if defining is None else defining, **options)
+    return sliced_wasserstein(x, y, *weights, defining=Polynomial() if defining is None else defining, **options)
 
 
 def adaptive_gswd(
@@ -220,4 +263,4 @@ def adaptive_gswd(
             "epsilon is positive without full_support, expected slices to mix in: pass orthogonal_slices(...)."
         )
     chunk = None if chunk is None else check_positive("chunk", chunk)
-    return _on_slices(measures, slices, weights, defining=defining, order=order, chunk=chunk)
+    return on_slices(measures, slices, weights, defining=defining, order=order, chunk=chunk)

@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,10 @@ from awavo.transport.line import root
 from awavo.transport.slices import draw_slices
 from awavo.types import Estimate
 
-__all__ = ["block_variance", "check_confidence", "half_width", "student_quantile", "surrogate_costs", "surrogate_mean"]
+__all__ = [
+    "block_sums", "block_variance", "check_confidence", "half_width", "student_quantile", "surrogate_costs",
+    "surrogate_mean",
+]  # fmt: skip
 
 _CHEAP_SLICES = 1 << 13  # slices that need no sorting
 
@@ -76,28 +80,47 @@ def student_quantile(confidence: float, freedom: int) -> float:
     return high
 
 
-def block_variance(values: Float[Array, " l"], block: int) -> tuple[Float[Array, ""], int]:
+def block_sums(values: Any, block: int) -> tuple[Any, np.ndarray]:
+    """Return sums over blocks of the last axis, in numpy or jax, and their sizes; the last block may be short."""
+    xp = np if isinstance(values, np.ndarray) else jnp
+    num = values.shape[-1]
+    num_blocks = -(-num // block)
+    sizes = np.full(num_blocks, block)
+    sizes[-1] = num - block * (num_blocks - 1)
+    fill = [(0, 0)] * (values.ndim - 1) + [(0, num_blocks * block - num)]
+    return xp.pad(values, fill).reshape(*values.shape[:-1], num_blocks, block).sum(axis=-1), sizes
+
+
+def block_variance(values: Any, block: int) -> tuple[Any, int]:
     r"""Return the estimated variance of the mean of `values`, and its degrees of freedom.
 
     Values of one block of slices depend on each other, blocks do not. With block means :math:`m_b` of weight
     :math:`w_b` (their share of the slices) and overall mean m: :math:`\frac{B}{B-1} \sum_b w_b^2 (m_b - m)^2`.
     """
-    num = values.shape[0]
-    num_blocks = -(-num // block)
-    if num_blocks < 2:
-        return jnp.full((), jnp.nan, values.dtype), 0
-    sizes = np.full(num_blocks, block)  # the last block may be short
-    sizes[-1] = num - block * (num_blocks - 1)
-    sums = jnp.pad(values, (0, num_blocks * block - num)).reshape(num_blocks, block).sum(axis=1)
-    apart = (sums - sizes.astype(values.dtype) * jnp.mean(values)) / num
-    return num_blocks / (num_blocks - 1) * jnp.sum(apart**2), num_blocks - 1
+    xp = np if isinstance(values, np.ndarray) else jnp
+    num = values.shape[-1]
+    if num <= block:
+        return xp.full(values.shape[:-1], xp.nan, values.dtype), 0
+    sums, sizes = block_sums(values, block)
+    apart = (sums - sizes.astype(values.dtype) * xp.mean(values, axis=-1, keepdims=True)) / num
+    return len(sizes) / (len(sizes) - 1) * xp.sum(apart**2, axis=-1), len(sizes) - 1
 
 
-def half_width(parts: Sequence[Sequence], confidence: float | None) -> Float[Array, ""]:
-    """Return half the interval of a sum of independent `(variance, freedom)` parts, each with its own t quantile."""
+def half_width(parts: Sequence[Sequence], confidence: float | None) -> Any:
+    """Return half the interval of a sum of independent `(variance, freedom)` parts, each with its own t quantile.
+
+    Infinite freedom is the normal quantile; no freedom at all, or no confidence, gives NaN.
+    """
+    xp = np if isinstance(parts[0][0], np.ndarray | np.generic) else jnp
     if confidence is None or not all(freedom for _, freedom in parts):
-        return jnp.full((), jnp.nan)
-    return jnp.sqrt(sum(student_quantile(confidence, freedom) ** 2 * variance for variance, freedom in parts))
+        return xp.full(parts[0][0].shape, xp.nan)
+    return xp.sqrt(sum(_quantile(confidence, freedom) ** 2 * variance for variance, freedom in parts))
+
+
+def _quantile(confidence: float, freedom: float) -> float:
+    if math.isinf(freedom):
+        return NormalDist().inv_cdf(0.5 + confidence / 2)
+    return student_quantile(confidence, int(freedom))
 
 
 def _moments(points: Float[Array, "n k"], weights: Float[Array, " n"] | None) -> tuple[Array, Array]:

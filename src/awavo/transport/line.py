@@ -3,6 +3,7 @@ r"""Optimal transport on the line: exact W_p^p for any p >= 1, weights and sizes
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from awavo.transport.staircase import (
     weight_term,
     weighted_staircase,
 )
+from awavo.types import Estimate
 
 __all__ = ["line_costs", "root", "wasserstein_1d"]
 
@@ -98,20 +100,31 @@ def wasserstein_1d(
     return line_costs(x, y, x_weights, y_weights, order)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1,))
-def root(value: Float[Array, "*any"], order: float = 2) -> Float[Array, "*any"]:
+def root(value: Any, order: float = 2) -> Any:
     """Return the distance `value ** (1 / order)` of a p-th power, with derivative zero where the value is zero.
 
-    The plain root has an infinite slope there, which turns the gradient of a vanishing distance into NaN.
+    The plain root has an infinite slope there, which turns the gradient of a vanishing distance into NaN. An `Estimate`
+    is rooted with its ends: the root is monotone, so the interval stays one.
     """
+    if not isinstance(value, Estimate):
+        return _root(value, order)
+    if isinstance(value.value, np.ndarray | np.generic):
+        value_, low, high = (np.maximum(part, 0) ** (1 / order) for part in value[:3])
+    else:
+        value_, low, high = (_root(part, order) for part in value[:3])
+    return Estimate(value_, low, high, value.count, f"root of {value.method}")
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _root(value: Float[Array, "*any"], order: float) -> Float[Array, "*any"]:
     return value if order == 1 else jnp.maximum(value, 0) ** (1.0 / order)
 
 
-@root.defjvp
+@_root.defjvp
 def _root_jvp(order, primals, tangents):
     value = primals[0]
     positive = value > 0
-    distance = root(value, order)
+    distance = _root(value, order)
     # d value^(1/p) = distance / (p value), with a safe denominator in the branch not taken.
     slope = jnp.where(positive, distance / (order * jnp.where(positive, value, 1)), 0)
     return distance, slope * tangents[0]

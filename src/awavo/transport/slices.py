@@ -27,6 +27,7 @@ __all__ = [
 
 _SAMPLINGS = ("iid", "orthogonal", "spiral")
 _SPIRAL_BLOCKS = 4  # rotated lattices, whose spread gives the interval
+_MIN_WHOLE_BLOCKS, _SMALL_BLOCKS = 4, 20  # orthonormal blocks, likewise
 _MAX_GRAM_SCHMIDT = 20  # dimension up to which many matrices are made orthonormal side by side
 
 
@@ -63,22 +64,30 @@ def _orthonormal_rows(matrices: Float[Array, "b c c"]) -> Float[Array, "b c c"]:
     return jnp.moveaxis(lax.fori_loop(0, dim, orthogonalise, jnp.moveaxis(matrices, 0, -1)), -1, 0)
 
 
-def _rotations(key: Key[Array, ""], num: int, dim: int) -> Float[Array, "b c c"]:
-    """Uniform (Haar) orthogonal matrices: Gaussian ones made orthonormal, with positive factors."""
+def _rotations(key: Key[Array, ""], num: int, dim: int, rows: int | None = None) -> Float[Array, "b r c"]:
+    """Uniform (Haar) orthogonal matrices, or at least their first `rows`: Gaussian ones made orthonormal."""
+    if rows is not None and 2 * rows <= dim and dim > _MAX_GRAM_SCHMIDT:  # a few rows need no whole matrix
+        basis, upper = jnp.linalg.qr(jax.random.normal(key, (num, dim, rows)))
+        return (basis * _signs(upper)[:, None, :]).swapaxes(1, 2)
     gaussian = jax.random.normal(key, (num, dim, dim))
     if dim <= _MAX_GRAM_SCHMIDT:
         return _orthonormal_rows(gaussian)
     basis, upper = jnp.linalg.qr(gaussian)
-    # QR leaves the signs open: only with positive diagonals is the result uniform.
-    signs = jnp.where(jnp.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
-    return basis * signs[:, None, :]
+    return basis * _signs(upper)[:, None, :]
+
+
+def _signs(upper: Float[Array, "b r r"]) -> Float[Array, "b r"]:
+    """Signs of the diagonals, which QR leaves open: only with positive ones is its basis uniform."""
+    return jnp.where(jnp.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
 
 
 def orthogonal_slices(key: Key[Array, ""], num_slices: int, dim: int, block: int | None = None) -> Float[Array, "l c"]:
     """Return independent blocks of `block` orthonormal directions each (all `dim` of a basis by default)."""
     block = dim if block is None else min(block, dim)
     num_blocks = -(-num_slices // block)
-    rows = _rotations(key, num_blocks, dim)[:, :block]
+    if block == 1:
+        return iid_slices(key, num_slices, dim)
+    rows = _rotations(key, num_blocks, dim, block)[:, :block]
     return rows.reshape(num_blocks * block, dim)[:num_slices]
 
 
@@ -123,12 +132,21 @@ def check_sampling(sampling: str) -> str:
 
 
 def block_length(sampling: str, num_slices: int, dim: int, *, split: bool) -> int:
-    """Number of slices that are drawn together; with `split` there are at least two such blocks, for an interval."""
+    """Number of slices that are drawn together; with `split` there are enough such blocks for an interval.
+
+    Blocks of about d orthonormal slices take most of the error out of the average, and four of them are the least from
+    which it can be told. With fewer slices the interval would rest on two or three blocks: then blocks are small, and
+    at least twenty.
+    """
     if sampling == "iid":
         return 1
     if sampling == "spiral":
         return max(1, -(-num_slices // _SPIRAL_BLOCKS)) if split else num_slices
-    return min(dim, max(1, num_slices // 2)) if split else min(dim, num_slices)
+    if not split:
+        return min(dim, num_slices)
+    if num_slices > (_MIN_WHOLE_BLOCKS - 1) * dim:
+        return -(-num_slices // -(-num_slices // dim))  # blocks of nearly the same length
+    return max(1, num_slices // _SMALL_BLOCKS)
 
 
 def draw_slices(
