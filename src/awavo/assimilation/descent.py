@@ -15,6 +15,7 @@ under the prior.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -30,11 +31,15 @@ from awavo.assimilation.system import System, flat_flow, flat_observe, free_para
 __all__ = ["Descent", "Found", "Observed", "Schedule", "annealing", "growing", "make_descent", "polishing"]
 
 # Stages before the model's own noise holds, q at their end as a share of q at their begin, steps at most after them.
-STAGES, TIGHT, POLISH = 24, 1e-3, 40
+STAGES, TIGHT, POLISH = 24, 1e-4, 40
+# Whole steps at the very end with the model's own noise, which may be none.
+WHOLE = 6
 SHARES = (1.0, 0.7, 0.4, 0.2, 0.1, 0.03, 0.01, 0.0)
 SCALE_DRAWS = 64
-# A step this small against what noise alone would change J by ends the descent.
-ENOUGH = 1e-6
+# A step that lowers J by less ends the descent: noise alone changes it by far more.
+ENOUGH = 1e-3
+# Programs that run once are compiled unoptimised on a CPU: optimising takes far longer than running them.
+CHEAP = {"xla_backend_optimization_level": "0"}
 
 
 class Observed(NamedTuple):
@@ -166,21 +171,18 @@ def make_descent(system: System, num_draws: int) -> Descent:
         number = jnp.arange(len(observed.times))
 
         def stage(i):
+            """What is looked at, and the noise of the model; of the last steps it is the model's own."""
             at = jnp.minimum(i, STAGES - 1)
             final = (i >= STAGES) | jnp.isnan(schedule.share[at])
             share = jnp.where(final, 0.0, schedule.share[at])
             looked = observed.seen & (number < jnp.where(final, jnp.inf, schedule.horizon[at]))[:, None]
-            measured = jnp.maximum(share * scale, least)
-            return observed._replace(seen=looked), jnp.where(final, observed.model_noise, measured), measured, final
-
-        def unfinished(state):
-            i, _, _, _, gain, _ = state
-            return (i < STAGES + POLISH) & ((i < STAGES + 1) | (gain > ENOUGH))
+            return observed._replace(seen=looked), jnp.maximum(share * scale, least), final
 
         def advance(state):
-            i, x, theta, _, _, taken = state
-            window, q, measured, final = stage(i)
-            chain, surprise = linearise(window, x, theta, q)
+            i, whole, x, theta, _ = state
+            window, q, final = stage(i)
+            own = whole > 0
+            chain, surprise = linearise(window, x, theta, jnp.where(own, observed.model_noise, q))
             first, defect = right_hand_side(window, x, theta)
             delta = smooth_chain(chain, first[:, None], defect[..., None], surprise[..., None], variance=False).delta
             limit = jnp.concatenate([4 * observed.prior_std, 2 * observed.theta_std])
@@ -191,19 +193,21 @@ def make_descent(system: System, num_draws: int) -> Descent:
             def moved(share):
                 return x + share * delta[:, :num], theta.at[free].add(share * delta[-1, num:])
 
-            costs = jax.vmap(lambda s: cost(window, *moved(s), measured))(shares)
-            best = jnp.argmin(costs)
+            costs = jax.vmap(lambda s: cost(window, *moved(s), q))(shares)
+            best = jnp.where(own & jnp.isfinite(costs[0]), 0, jnp.argmin(costs))
             x, theta = moved(shares[best])
-            gain = jnp.where(final, (costs[-1] - costs[best]) / (1 + costs[best]), jnp.inf)
-            return i + 1, x, theta, costs[best], gain, taken + (best < len(SHARES) - 1)
+            done = final & ((costs[-1] - costs[best] < ENOUGH) | (i >= STAGES + POLISH))
+            return i + 1, jnp.where(done | own, whole + 1, 0), x, theta, costs[best]
 
         # A schedule without stages begins at the end.
         begin = jnp.where(jnp.isnan(schedule.share[0]), STAGES, 0)
-        inf = jnp.asarray(jnp.inf, x.dtype)
-        end = lax.while_loop(unfinished, advance, (begin, x, theta, inf, inf, 0))
-        return Found(end[1], end[2], end[3], end[5])
+        start = (begin, 0, x, theta, jnp.asarray(jnp.inf, x.dtype))
+        end = lax.while_loop(lambda state: state[1] <= WHOLE, advance, start)
+        return Found(end[2], end[3], end[4], end[0])
 
-    @jax.jit
+    once = CHEAP if jax.default_backend() == "cpu" else None
+
+    @partial(jax.jit, compiler_options=once)
     def finish(observed: Observed, key, x, theta) -> tuple[Smoothed, Array]:
         chain, surprise = linearise(observed, x, theta, observed.model_noise)
         first, defect = right_hand_side(observed, x, theta)
@@ -220,7 +224,7 @@ def make_descent(system: System, num_draws: int) -> Descent:
         columns[2] = jnp.where(observed.seen[..., None], columns[2], 0.0)
         return smooth_chain(chain, *columns), defect[:, :num]
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=once)
     def measure(observed: Observed, x, theta):
         return residuals(observed, x, theta, jnp.where(observed.model_noise > 0, observed.model_noise, jnp.inf))
 
