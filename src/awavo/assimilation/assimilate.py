@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from awavo.assimilation.engine import Engine
+from awavo.assimilation.engine import Engine, Settings
 from awavo.assimilation.modes import STARTS_PER_JOIN, local_chi2, segment_length, segments_around
 from awavo.assimilation.trajectories import Data, Step
 
@@ -52,10 +52,9 @@ class Posterior(NamedTuple):
     chi2: Float[np.ndarray, " I"]
 
 
-def num_stages(engine: Engine) -> int:
-    """Stages of a whole run at most, the posterior included."""
-    settings = engine.settings
-    rounds = settings.search.rounds if engine.search is not None else 0
+def num_stages(settings: Settings, searched: bool) -> int:
+    """Stages of a whole run at most, the posterior included; `searched` where there is a search for modes."""
+    rounds = settings.search.rounds if searched else 0
     return len(settings.anneal) + settings.polish + rounds + 1
 
 

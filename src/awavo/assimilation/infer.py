@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from awavo.assimilation.assimilate import Posterior
 from awavo.assimilation.descent import Descent, Found, Observed, annealing, growing, make_descent, polishing
 from awavo.assimilation.fit import Fit, MisfitError, check_fit, excess
-from awavo.assimilation.system import System, check_system, free_parameters, num_states
+from awavo.assimilation.local import infer_local, is_local
+from awavo.assimilation.system import System, check_system, free_parameters, num_states, takes_times
 from awavo.errors import InputError
 
 __all__ = ["Inferred", "Mode", "Start", "infer", "prepare"]
@@ -55,8 +57,8 @@ class Inferred(NamedTuple):
     theta: Float[np.ndarray, " p"]
     theta_std: Float[np.ndarray, " p"]
     theta_cov: Float[np.ndarray, "p p"]
-    filtered: Float[np.ndarray, "T n"]
-    filtered_std: Float[np.ndarray, "T n"]
+    filtered: Float[np.ndarray, "T n"] | None
+    filtered_std: Float[np.ndarray, "T n"] | None
     chi2: Float[np.ndarray, " m"]
     fit: Fit
     modes: tuple[Mode, ...]
@@ -114,6 +116,8 @@ def prepare(
         seen[0] = False
     if len(at) < 2:
         raise InputError("there is 1 time, at least 2 are needed.")
+    if not takes_times(system) and np.ptp(np.diff(at)) > 1e-6 * np.ptp(at):
+        raise InputError("the times are unevenly spaced, and the flow takes none: write it as flow(x, theta, begin, end).")
     if not np.isfinite(at).all() or (np.diff(at) <= 0).any() or begin > at[0]:
         raise InputError("the times must grow from row to row, and begin no earlier than `start`.")
 
@@ -163,22 +167,39 @@ def infer(
         accept_misfit: Return a posterior that does not fit, marked in `fit`, instead of raising `MisfitError`.
     """
     numbers = prepare(system, observed, noise, times, start)
-    num = num_states(system)
-    if num > DENSE:
-        raise InputError(f"a system of {num} states is above {DENSE}: layout='lattice' infers it where sites are local.")
     began = time.perf_counter()
+    if is_local(system, numbers, takes_times(system)):
+        posterior, fit = infer_local(system, numbers, num_draws, seed, begin_at)
+        return _judged(_as_inferred(posterior, fit, numbers, time.perf_counter() - began), accept_misfit)
+    if num_states(system) > DENSE:
+        raise InputError(
+            f"a system of {num_states(system)} states is above {DENSE}: where its sites feel their neighbours only, "
+            "layout='lattice' infers it (with the sites themselves seen, a flow without times and `start` before them)."
+        )
     key = (system.shape, system.flow, system.observe, tuple(free_parameters(system).tolist()), len(numbers.theta))
     programs = _descent(key, num_draws)
     with jax.enable_x64(True):
         data = Observed(*(jnp.asarray(a) for a in numbers))
         found = _search(programs, data, numbers, system.observe is None, most_starts, seed, begin_at)
         result = _posterior(programs, data, numbers, free_parameters(system), found, seed)
-    result = result._replace(solve_s=time.perf_counter() - began)
+    return _judged(result._replace(solve_s=time.perf_counter() - began), accept_misfit)
+
+
+def _judged(result: Inferred, accept_misfit: bool) -> Inferred:
     if not result.fit.good and not accept_misfit:
         error = MisfitError(" ".join(result.fit.problems) + " accept_misfit=True returns it, marked.")
         error.result = result  # type: ignore[assignment]
         raise error
     return result
+
+
+def _as_inferred(posterior: Posterior, fit: Fit, numbers: Observed, seconds: float) -> Inferred:
+    covariance = np.asarray(posterior.theta_cov, float)
+    return Inferred(
+        np.asarray(numbers.times), posterior.mean, posterior.std, posterior.draws, posterior.theta,
+        np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), covariance, None, None, posterior.chi2, fit, (), "lattice",
+        seconds,
+    )  # fmt: skip
 
 
 def _search(

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from awavo.assimilation.lattice import Reach
 from awavo.errors import InputError
 
-__all__ = ["System", "check_system", "flat_flow", "flat_observe", "free_parameters", "integrate", "num_states"]
+__all__ = ["System", "check_system", "flat_flow", "flat_observe", "free_parameters", "integrate", "num_states", "takes_times"]
 
 LAYOUTS = ("global", "ring", "lattice")
 
@@ -128,6 +128,11 @@ def _num_arguments(function: Callable[..., Any]) -> int:
         return 2
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return min(max(sum(p.kind in kinds and p.default is p.empty for p in parameters), 2), 4)
+
+
+def takes_times(system: System) -> bool:
+    """Whether the flow is told the time."""
+    return _num_arguments(system.flow) > 2
 
 
 def check_system(system: System) -> int:
