@@ -2,6 +2,7 @@
 
 from awavo.assimilation.fit import Fit, MisfitError
 from awavo.assimilation.infer import Inferred, infer
+from awavo.assimilation.particles import Particles, infer_particles
 from awavo.assimilation.system import System, integrate
 
-__all__ = ["Fit", "Inferred", "MisfitError", "System", "infer", "integrate"]
+__all__ = ["Fit", "Inferred", "MisfitError", "Particles", "System", "infer", "infer_particles", "integrate"]

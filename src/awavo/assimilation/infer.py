@@ -22,8 +22,8 @@ __all__ = ["Inferred", "Mode", "Start", "infer", "prepare"]
 
 # Squares by which another mode may be worse and still be one to reckon with: exp(-6 / 2) is 5%.
 NEARLY = 6.0
-# States of the largest system whose steps are solved by dense matrices, and up to which a second start is always made.
-DENSE, SMALL = 512, 24
+# States of the largest system whose steps are solved by dense matrices, and up to which more than one start is always made.
+DENSE, SMALL, FEWEST = 512, 24, 5
 Z90 = 1.6448536269514722
 
 
@@ -148,6 +148,7 @@ def infer(
     start: float | None = None,
     num_draws: int = 16,
     most_starts: int = 12,
+    fewest_starts: int | None = None,
     seed: int = 0,
     begin_at: Start | None = None,
     accept_misfit: bool = False,
@@ -161,7 +162,8 @@ def infer(
         times: Times of the rows (default: 1, 2, ...).
         start: Time of the prior (default: the first of `times`, or 0 where none are given).
         num_draws: Draws of trajectories from the posterior.
-        most_starts: Descents at most; a few are made even if the first fits, to find other modes.
+        most_starts: Descents at most.
+        fewest_starts: Descents at least, to find other modes (default: 5 for up to 24 states, else 1).
         seed: Seed of starts and draws.
         begin_at: A start of one's own, in place of all others.
         accept_misfit: Return a posterior that does not fit, marked in `fit`, instead of raising `MisfitError`.
@@ -180,7 +182,7 @@ def infer(
     programs = _descent(key, num_draws)
     with jax.enable_x64(True):
         data = Observed(*(jnp.asarray(a) for a in numbers))
-        found = _search(programs, data, numbers, system.observe is None, most_starts, seed, begin_at)
+        found = _search(programs, data, numbers, system.observe is None, most_starts, fewest_starts, seed, begin_at)
         result = _posterior(programs, data, numbers, free_parameters(system), found, seed)
     return _judged(result._replace(solve_s=time.perf_counter() - began), accept_misfit)
 
@@ -208,6 +210,7 @@ def _search(
     numbers: Observed,
     direct: bool,
     most_starts: int,
+    fewest_starts: int | None,
     seed: int,
     begin_at: Start | None,
 ) -> list[Found]:
@@ -217,7 +220,7 @@ def _search(
         x, theta = jnp.asarray(begin_at.x, float), jnp.asarray(begin_at.theta, float)
         return [programs.descend(data, polishing(num_times), x.reshape(num_times, -1), theta)]
     rng, count = np.random.default_rng(seed), int(numbers.seen.sum())
-    least = 3 if len(numbers.prior_mean) <= SMALL else 1
+    least = fewest_starts or (FEWEST if len(numbers.prior_mean) <= SMALL else 1)
     for number in range(max(most_starts, 1)):
         x, theta = _first_guess(numbers, direct, rng if number > 1 else None)
         schedule = growing(num_times) if number % 2 else annealing(num_times, 1.0 if number < 2 else rng.uniform(0.3, 2))
@@ -266,7 +269,7 @@ def _posterior(
         share = 1 / (1 + np.exp(-0.5 * (modes[1].cost - modes[0].cost)))
         told = (
             f"another mode fits nearly as well (about {1 - share:.0%} of the posterior): these intervals are those of "
-            "one mode; `particles` holds all of them."
+            "one mode, `infer_particles` holds all of them."
         )
         fit = fit._replace(good=False, problems=(*fit.problems, told))
     covariance = np.zeros((len(theta),) * 2)

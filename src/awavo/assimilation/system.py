@@ -153,10 +153,10 @@ def check_system(system: System) -> int:
     ):  # fmt: skip
         if names and len(names) != count:
             raise InputError(f"{name} holds {len(names)} names for {count}: give one each, or none.")
-    x, theta = jax.ShapeDtypeStruct((num,), jnp.float32), jax.ShapeDtypeStruct(np.shape(system.theta), jnp.float32)
-    time = jax.ShapeDtypeStruct((), jnp.float32)
-    _shape_of("flow", lambda *a: flat_flow(system)(*a), x, theta, time, time)
-    return int(_shape_of("observe", flat_observe(system), x, theta, time)[0])
+    with jax.enable_x64(True):
+        x, theta, time = (jax.ShapeDtypeStruct(shape, jnp.float64) for shape in ((num,), np.shape(system.theta), ()))
+        _shape_of("flow", flat_flow(system), x, theta, time, time)
+        return int(_shape_of("observe", flat_observe(system), x, theta, time)[0])
 
 
 def _check_field(name: str, value: Any, size: int, low: float) -> None:
