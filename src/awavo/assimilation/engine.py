@@ -23,8 +23,9 @@ from awavo.assimilation.trajectories import Data, site_cost, tangent_step
 
 __all__ = ["Engine", "Later", "Settings", "System", "compile_engine", "make_data", "make_engine", "reuse_engine"]
 
-# Standard deviation of the model that its seams between patches are forgiven, in units of `Settings`.
-SEAMS = 0.1
+# Standard deviation of the model that its seams between patches are forgiven, in units of `Settings`: on rings, where a
+# misfit starts a search, and elsewhere, where it is a verdict.
+SEAMS, WIDE_SEAMS = 0.1, 0.3
 # What runs often is compiled nearly as well as can be, in a quarter less time.
 BRISK = {"xla_backend_optimization_level": "1"}
 # Compiled engines that are kept.
@@ -127,7 +128,8 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
 
         return project(step, (x, theta), q[None], radius=2 * jnp.sqrt(jnp.max(data.prior_var)))
 
-    forgiven = (SEAMS * settings.tightness) ** 2
+    alike = len(system.shape) == 1 and system.layout != "lattice"
+    forgiven = ((SEAMS if alike else WIDE_SEAMS) * settings.tightness) ** 2
 
     @partial(jax.jit, compiler_options=once)
     def finish(data, key, x, theta):
@@ -142,7 +144,6 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
         cost = site_cost(lattice, flow, x, theta, data._replace(noise=jnp.maximum(data.noise, forgiven)))
         return jnp.sum(cost, 0), jnp.sum(data.weight > 0, 0)
 
-    alike = len(system.shape) == 1 and system.layout != "lattice"
     search = _search(system, reach, num_sites, settings) if alike else None
     return Engine(lattice, settings, advance, chi2, search, finish)
 
