@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from awavo.assimilation import MisfitError, System, infer, infer_particles, integrate
-from awavo.assimilation import infer as infer_function
 from awavo.assimilation.examples import EXAMPLES, make_example, pendulum
 from awavo.assimilation.infer import Start, _descent, prepare
 from awavo.assimilation.local import local_fit, local_settings, rescale
@@ -76,6 +75,22 @@ def test_a_linear_system_gets_its_exact_posterior(model_noise):
     np.testing.assert_allclose(found.filtered[-1], found.mean[-1], atol=1e-8)
     np.testing.assert_allclose(found.filtered_std[-1], found.std[-1], atol=1e-8)
     assert (found.filtered_std >= found.std - 1e-9).all()
+
+
+def test_conjugate_gradients_give_the_same_posterior():
+    """Without a matrix: the same mean; the spread from draws, widened for their number."""
+    rng = np.random.default_rng(1)
+    observed, noise = rng.normal(size=(6, 2)), rng.uniform(0.3, 1.5, (6, 2))
+    observed[2, 0] = np.nan
+    found = infer(
+        LINEAR._replace(model_noise=0.3), observed, noise, times=TIMES, num_draws=400, accept_misfit=True,
+        engine="conjugate gradients", most_starts=1, fewest_starts=1,
+    )  # fmt: skip
+    states, std, theta, theta_std = exact_posterior(observed, noise, 0.3)
+    np.testing.assert_allclose(found.mean, states, atol=1e-3)
+    np.testing.assert_allclose(found.std / std, 1.015, atol=0.15)
+    assert found.theta[0] == pytest.approx(theta, abs=1e-3)
+    assert found.theta_std[0] == pytest.approx(theta_std, rel=0.15)
 
 
 @pytest.fixture(scope="module")
@@ -203,11 +218,6 @@ def test_bad_problems_get_one_line(change, arguments, message):
 def test_particles_refuse_what_their_weights_cannot_hold(change, message):
     with pytest.raises(InputError, match=message):
         infer_particles(System((2,), lambda x, theta: x)._replace(**change), np.zeros((3, 2)), 1.0)
-
-
-def test_too_large_for_dense_matrices_names_the_way_out():
-    with pytest.raises(InputError, match="layout='lattice'"):
-        infer_function(System((600,), lambda x, theta: x), np.zeros((3, 600)), 1.0)
 
 
 def test_a_rate_may_depend_on_time():

@@ -26,6 +26,7 @@ from jax.stages import Wrapped
 from jaxtyping import Array, Bool, Float
 
 from awavo.assimilation.chain import Chain, Smoothed, smooth_chain
+from awavo.assimilation.krylov import krylov_solver, spread_of_draws
 from awavo.assimilation.system import System, flat_flow, flat_observe, free_parameters
 
 __all__ = ["Descent", "Found", "Observed", "Schedule", "annealing", "growing", "make_descent", "polishing"]
@@ -100,10 +101,14 @@ def polishing(num_times: int) -> Schedule:
     return Schedule(np.full(STAGES, np.nan), np.full(STAGES, float(num_times)))
 
 
-def make_descent(system: System, num_draws: int) -> Descent:
-    """Build the programs; they are compiled at their first call, and kept for others of the same shape."""
+def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
+    """Build the programs; they are compiled at their first call, and kept for others of the same shape.
+
+    Steps are solved by matrices (`chain`), or where these would be too large by conjugate gradients (`krylov`).
+    """
     flow, see, free = flat_flow(system), flat_observe(system), free_parameters(system)
     num = int(np.prod(system.shape))
+    conjugate = krylov_solver(flow, see, jnp.asarray(free))
 
     def forward(observed, x, theta):
         return jax.vmap(flow, (0, None, 0, 0))(x[:-1], theta, observed.times[:-1], observed.times[1:])
@@ -154,6 +159,18 @@ def make_descent(system: System, num_draws: int) -> Descent:
         defect = jnp.pad(forward(observed, x, theta) - x[1:], ((0, 0), (0, len(free))))
         return first, defect
 
+    def step(observed, x, theta, q):
+        """The Gauss-Newton step of states and parameters."""
+        first, defect = right_hand_side(observed, x, theta)
+        if not dense:
+            return conjugate(observed, x, theta, q, first, defect, surprises(observed, x, theta))
+        chain, surprise = linearise(observed, x, theta, q)
+        return smooth_chain(chain, first[:, None], defect[..., None], surprise[..., None], variance=False).delta[..., 0]
+
+    def surprises(observed, x, theta):
+        seen = jax.vmap(see, (0, None, 0))(x, theta, observed.times)
+        return jnp.where(observed.seen, observed.value - seen, 0.0)
+
     def scales(observed):
         """How far states move in the first interval under the prior."""
         noise = jax.random.normal(jax.random.key(0), (SCALE_DRAWS, num), observed.times.dtype)
@@ -182,11 +199,9 @@ def make_descent(system: System, num_draws: int) -> Descent:
             i, whole, x, theta, _ = state
             window, q, final = stage(i)
             own = whole > 0
-            chain, surprise = linearise(window, x, theta, jnp.where(own, observed.model_noise, q))
-            first, defect = right_hand_side(window, x, theta)
-            delta = smooth_chain(chain, first[:, None], defect[..., None], surprise[..., None], variance=False).delta
+            delta = step(window, x, theta, jnp.where(own, observed.model_noise, q))
             limit = jnp.concatenate([4 * observed.prior_std, 2 * observed.theta_std])
-            delta = jnp.clip(jnp.nan_to_num(delta[..., 0], nan=0.0), -limit, limit)
+            delta = jnp.clip(jnp.nan_to_num(delta, nan=0.0), -limit, limit)
             # All lengths of the step at once; the last is none at all.
             shares = jnp.asarray(SHARES, x.dtype)
 
@@ -205,10 +220,35 @@ def make_descent(system: System, num_draws: int) -> Descent:
         end = lax.while_loop(lambda state: state[1] <= WHOLE, advance, start)
         return Found(end[2], end[3], end[4], end[0])
 
+    def by_draws(observed: Observed, key, x, theta) -> tuple[Smoothed, Array]:
+        """The last step and draws around it, each solved by itself; variances are those of the draws."""
+        q, (first, defect) = observed.model_noise, right_hand_side(observed, x, theta)
+        spread = jnp.concatenate([observed.prior_std, observed.theta_std])
+        wide = jnp.pad(q, (0, len(free)))
+
+        def draw(key):
+            noise = [jax.random.normal(k, a.shape, x.dtype) for k, a in
+                     zip(jax.random.split(key, 3), (first, defect, observed.value), strict=True)]  # fmt: skip
+            seen = jnp.where(observed.seen, observed.noise * noise[2], 0.0)
+            return conjugate(observed, x, theta, q, spread * noise[0], wide * noise[1], seen)
+
+        own = conjugate(observed, x, theta, q, first, defect, surprises(observed, x, theta))
+        draws = lax.map(draw, jax.random.split(key, num_draws))
+        variance = spread_of_draws(draws) ** 2
+        last = draws[:, -1, num:]
+        nothing = jnp.full((len(x), num + len(free)), jnp.nan, x.dtype)
+        covariance = jnp.zeros((num + len(free),) * 2 if len(free) else (0, 0), x.dtype)
+        if len(free):
+            covariance = covariance.at[num:, num:].set(last.T @ last / num_draws)
+        columns = jnp.concatenate([own[..., None], jnp.moveaxis(draws, 0, -1)], -1)
+        return Smoothed(columns, variance, nothing[..., None], nothing, covariance), defect[:, :num]
+
     once = CHEAP if jax.default_backend() == "cpu" else None
 
     @partial(jax.jit, compiler_options=once)
     def finish(observed: Observed, key, x, theta) -> tuple[Smoothed, Array]:
+        if not dense:
+            return by_draws(observed, key, x, theta)
         chain, surprise = linearise(observed, x, theta, observed.model_noise)
         first, defect = right_hand_side(observed, x, theta)
         keys = jax.random.split(key, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -72,12 +72,12 @@ class Inferred(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _descent(system: tuple, num_draws: int) -> Descent:
+def _descent(system: tuple, num_draws: int, dense: bool = True) -> Descent:
     """Programs of all systems that differ in numbers only: a second call of one shape compiles nothing."""
     shape, flow, observe, free, num_theta = system
     theta_std = np.zeros(num_theta)
     theta_std[list(free)] = 1.0
-    return make_descent(System(shape, flow, np.zeros(num_theta), theta_std=theta_std, observe=observe), num_draws)
+    return make_descent(System(shape, flow, np.zeros(num_theta), theta_std=theta_std, observe=observe), num_draws, dense)
 
 
 def prepare(
@@ -151,6 +151,7 @@ def infer(
     fewest_starts: int | None = None,
     seed: int = 0,
     begin_at: Start | None = None,
+    engine: Literal["dense", "conjugate gradients"] | None = None,
     accept_misfit: bool = False,
 ) -> Inferred:
     """Infer the states of a system at the times of observation, and its parameters, from what was seen.
@@ -166,24 +167,24 @@ def infer(
         fewest_starts: Descents at least, to find other modes (default: 5 for up to 24 states, else 1).
         seed: Seed of starts and draws.
         begin_at: A start of one's own, in place of all others.
+        engine: How steps are solved: "dense" up to 512 states, else "conjugate gradients", unless said here. Rings and
+            lattices have an engine of their own.
         accept_misfit: Return a posterior that does not fit, marked in `fit`, instead of raising `MisfitError`.
     """
     numbers = prepare(system, observed, noise, times, start)
     began = time.perf_counter()
-    if is_local(system, numbers, takes_times(system)):
+    if engine is None and is_local(system, numbers, takes_times(system)):
         posterior, fit = infer_local(system, numbers, num_draws, seed, begin_at)
         return _judged(_as_inferred(posterior, fit, numbers, time.perf_counter() - began), accept_misfit)
-    if num_states(system) > DENSE:
-        raise InputError(
-            f"a system of {num_states(system)} states is above {DENSE}: where its sites feel their neighbours only, "
-            "layout='lattice' infers it (with the sites themselves seen, a flow without times and `start` before them)."
-        )
     key = (system.shape, system.flow, system.observe, tuple(free_parameters(system).tolist()), len(numbers.theta))
-    programs = _descent(key, num_draws)
+    dense = num_states(system) <= DENSE if engine is None else engine == "dense"
+    if not dense and num_draws < 4:
+        raise InputError(f"num_draws={num_draws} is below 4: intervals of a large system come from its draws.")
+    programs = _descent(key, num_draws, dense)
     with jax.enable_x64(True):
         data = Observed(*(jnp.asarray(a) for a in numbers))
         found = _search(programs, data, numbers, system.observe is None, most_starts, fewest_starts, seed, begin_at)
-        result = _posterior(programs, data, numbers, free_parameters(system), found, seed)
+        result = _posterior(programs, data, numbers, free_parameters(system), found, seed, dense)
     return _judged(result._replace(solve_s=time.perf_counter() - began), accept_misfit)
 
 
@@ -248,7 +249,7 @@ def _first_guess(
 
 
 def _posterior(
-    programs: Descent, data: Observed, numbers: Observed, free: np.ndarray, found: list[Found], seed: int
+    programs: Descent, data: Observed, numbers: Observed, free: np.ndarray, found: list[Found], seed: int, dense: bool
 ) -> Inferred:
     best, num = found[0], len(numbers.prior_mean)
     smoothed, _ = programs.finish(data, jax.random.fold_in(jax.random.key(seed), 1), best.x, best.theta)
@@ -273,13 +274,15 @@ def _posterior(
         )
         fit = fit._replace(good=False, problems=(*fit.problems, told))
     covariance = np.zeros((len(theta),) * 2)
-    covariance[np.ix_(free, free)] = np.asarray(smoothed.last)[num:, num:]
+    if len(free):
+        covariance[np.ix_(free, free)] = np.asarray(smoothed.last)[num:, num:]
     counts = np.maximum(np.asarray(numbers.seen).sum(0), 1)
+    filtered = x + np.asarray(smoothed.filtered)[..., :num, 0] if dense else None
+    filtered_std = np.sqrt(np.maximum(np.asarray(smoothed.filtered_variance)[:, :num], 0.0)) if dense else None
     return Inferred(
         np.asarray(numbers.times), x, std[:, :num], x + draws[..., :num], theta,
-        np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), covariance, x + np.asarray(smoothed.filtered)[..., :num, 0],
-        np.sqrt(np.maximum(np.asarray(smoothed.filtered_variance)[:, :num], 0.0)), (seen**2).sum(0) / counts, fit,
-        modes, "dense", 0.0,
+        np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), covariance, filtered, filtered_std,
+        (seen**2).sum(0) / counts, fit, modes, "dense" if dense else "conjugate gradients", 0.0,
     )  # fmt: skip
 
 

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from awavo.assimilation.assimilate import Posterior, assimilate, first_state
+from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state, suspicious
 from awavo.assimilation.descent import Observed
-from awavo.assimilation.engine import Settings, make_data, reuse_engine
+from awavo.assimilation.engine import Engine, Settings, make_data, reuse_engine
 from awavo.assimilation.fit import Fit
 from awavo.assimilation.modes import SearchSettings
 from awavo.assimilation.observations import check_observations
 from awavo.assimilation.system import System, free_parameters, num_states
+from awavo.assimilation.trajectories import Data
 from awavo.errors import InputError
 
 __all__ = ["infer_local", "is_local", "local_fit", "local_settings", "rescale"]
@@ -74,7 +75,7 @@ def local_settings(system: System, noise: float, num_draws: int, seed: int) -> S
     )  # fmt: skip
 
 
-def local_fit(chi2: Float[np.ndarray, " I"], overall: float, finite: bool) -> Fit:
+def local_fit(chi2: Float[np.ndarray, " I"], overall: float, finite: bool, doubt: float = MISFIT) -> Fit:
     """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused."""
     if not finite:
         told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
@@ -90,7 +91,19 @@ def local_fit(chi2: Float[np.ndarray, " I"], overall: float, finite: bool) -> Fi
             problems = (f"{told}, a wrong model (give model_noise), or noise understated.",)
         else:
             notes = (f"{told}; their intervals are too narrow.",)
+    elif worst > doubt:
+        place = int(np.argmax(chi2))
+        notes = (f"sites around {place} fit less well than chance mostly allows (local chi2 {worst:.2f}): this may be a "
+                 "wrong mode there.",)  # fmt: skip
     return Fit(not problems, overall, worst, True, problems, notes)
+
+
+def _last(engine: Engine, data: Data, state: AssimilationState) -> Posterior:
+    item = None
+    for item, _ in assimilate(engine, data, state):  # noqa: B007
+        pass
+    assert isinstance(item, Posterior)
+    return item
 
 
 def infer_local(
@@ -116,14 +129,12 @@ def infer_local(
         done = len(settings.anneal)
         state = state._replace(x=jnp.asarray(x, state.x.dtype), theta=theta, stage=done)
         engine = engine._replace(search=None)
-    posterior = None
-    for posterior, _ in assimilate(engine, data, state):  # noqa: B007
-        pass
-    assert isinstance(posterior, Posterior)
+    doubt = suspicious(len(value[0]), int(numbers.seen.sum()), settings.search.window)
+    posterior = _last(engine, data, state)
     seen = np.asarray(numbers.seen)[1:]
     residual = (np.nan_to_num(value) - posterior.mean[1:])[seen] / noise[seen]
     finite = bool(np.isfinite(posterior.mean).all() and np.isfinite(posterior.std).all())
-    fit = local_fit(posterior.chi2, float(np.mean(residual**2)), finite)
+    fit = local_fit(posterior.chi2, float(np.mean(residual**2)), finite, doubt)
     return posterior._replace(
         mean=shift + unit * posterior.mean, std=unit * posterior.std, draws=shift + unit * posterior.draws
     ), fit
