@@ -125,8 +125,8 @@ def test_a_second_call_of_the_same_shape_compiles_nothing(swing):
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy_or_marked(swing):
-    made, options, found = swing
-    with pytest.raises(MisfitError, match="too large for the noise.*give model_noise") as caught:
+    made, options, _ = swing
+    with pytest.raises(MisfitError, match=r"too large for the noise.*give model_noise") as caught:
         infer(made.system, made.observed, made.noise / 4, most_starts=1, **options)
     assert not caught.value.result.fit.good
     marked = infer(made.system, made.observed, 5 * made.noise, **options)
@@ -214,7 +214,9 @@ def test_bad_problems_get_one_line(change, arguments, message):
         prepare(LINEAR._replace(**change), **given)
 
 
-@pytest.mark.parametrize(("change", "message"), [({"model_noise": 0.1}, "without noise"), ({"shape": (13,)}, "13 unknowns")])
+@pytest.mark.parametrize(
+    ("change", "message"), [({"model_noise": 0.1}, "without noise"), ({"shape": (13,)}, "13 unknowns")]
+)
 def test_particles_refuse_what_their_weights_cannot_hold(change, message):
     with pytest.raises(InputError, match=message):
         infer_particles(System((2,), lambda x, theta: x)._replace(**change), np.zeros((3, 2)), 1.0)

@@ -1,8 +1,9 @@
 r"""Infer trajectory and parameters of a local system on a ring or grid from part of its states, with uncertainty.
 
 One pass: (1) annealed projection of the data: q falls from `anneal[0]` to the search's `floor`; (2) the search for
-modes at that q, and again where the tightened model shows a region that misfits; (3) the posterior at `model_noise`: marginal standard deviations and an ensemble, whose members are W2
-projections of noise-augmented data. A tighter model while searching converges more slowly across patches.
+modes at that q, and again where the tightened model shows a region that misfits; (3) the posterior at `model_noise`:
+marginal standard deviations and an ensemble, whose members are W2 projections of noise-augmented data. A tighter model
+while searching converges more slowly across patches.
 Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
 between any two of them.
 """
@@ -105,7 +106,7 @@ def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.n
 
 
 def suspicious(sites: int, count: float, window: int) -> float:
-    """The local chi2 that about one lattice of this size in ten has somewhere by chance, and wrong modes mostly have."""
+    """The local chi2 that about one lattice of this size in ten has somewhere by chance, and most wrong modes have."""
     beyond = 1.1 * np.sqrt(2 * np.log(max(sites / 5, 2.0)))
     inside = count / sites * min(2 * window + 1, sites)
     return float(1 + beyond * np.sqrt(2 / max(inside, 1.0)))

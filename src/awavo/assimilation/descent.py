@@ -9,8 +9,8 @@ Unknowns are :math:`x_0..x_K` and :math:`\theta`; the least squares are
 
 Parameters ride along as states that do not change, so one smoother (`chain`) solves every step exactly, with q = 0 too.
 The model is believed little at first and ever more (q falls with the stages), or the window of what is looked at grows;
-each step is shortened until it lowers J. All scales are the system's own: q begins at what a state moves in one interval
-under the prior.
+each step is shortened until it lowers J. All scales are the system's own: q begins at what a state moves in one
+interval under the prior.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
         # A schedule without stages begins at the end.
         begin = jnp.where(jnp.isnan(schedule.share[0]), STAGES, 0)
         start = (begin, 0, x, theta, jnp.asarray(jnp.inf, x.dtype))
-        end = lax.while_loop(lambda state: state[1] <= WHOLE, advance, start)
+        end = lax.while_loop(lambda state: jnp.less_equal(state[1], WHOLE), advance, start)
         return Found(end[2], end[3], end[4], end[0])
 
     def by_draws(observed: Observed, key, x, theta) -> tuple[Smoothed, Array]:
@@ -262,7 +262,7 @@ def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
             for own, drawn in zip((first, defect, surprise), noise, strict=True)
         ]
         columns[2] = jnp.where(observed.seen[..., None], columns[2], 0.0)
-        return smooth_chain(chain, *columns), defect[:, :num]
+        return smooth_chain(chain, columns[0], columns[1], columns[2]), defect[:, :num]
 
     @partial(jax.jit, compiler_options=once)
     def measure(observed: Observed, x, theta):

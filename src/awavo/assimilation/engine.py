@@ -100,7 +100,8 @@ def make_data(
     )
     model = np.broadcast_to(np.maximum(own, settings.model_noise) ** 2, fill.shape)
     weight = seen / np.where(seen, noise_std, 1.0) ** 2
-    return Data(*(jnp.asarray(a, dtype) for a in (mean, std**2)), fill, *(jnp.asarray(a, dtype) for a in (weight, model)))
+    before = jnp.asarray(mean, dtype), jnp.asarray(std**2, dtype)
+    return Data(before[0], before[1], fill, jnp.asarray(weight, dtype), jnp.asarray(model, dtype))
 
 
 def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
@@ -151,9 +152,7 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
 def _measured_reach(system: System, dtype: jnp.dtype) -> Reach:
     theta = jnp.asarray(system.theta, dtype)
     noise = jax.random.normal(jax.random.key(0), system.shape, dtype)
-    mean, std = (
-        jnp.broadcast_to(jnp.asarray(a, dtype), system.shape) for a in (system.prior_mean, system.prior_std)
-    )
+    mean, std = (jnp.broadcast_to(jnp.asarray(a, dtype), system.shape) for a in (system.prior_mean, system.prior_std))
     return measure_reach(lambda x: system.flow(x, theta), mean + std * noise)
 
 
@@ -229,7 +228,7 @@ def reuse_engine(system: System, data: Data, settings: Settings) -> tuple[Engine
     fixed = settings._replace(seed=0, model_noise=0.0)
     key = (
         system.shape, system.flow, system.coarse, system.reach, system.layout, np.size(system.theta), data.value.shape,
-        fixed, jax.config.jax_enable_x64,
+        fixed, jax.config.read("jax_enable_x64"),
     )  # fmt: skip
     spent = 0.0
     if key not in _engines:

@@ -44,9 +44,7 @@ def _pendulum_rate(x: Array, theta: Array) -> Array:
 
 
 def _lorenz63_rate(x: Array, theta: Array) -> Array:
-    return jnp.stack(
-        [theta[0] * (x[1] - x[0]), x[0] * (theta[1] - x[2]) - x[1], x[0] * x[1] - theta[2] * x[2]]
-    )
+    return jnp.stack([theta[0] * (x[1] - x[0]), x[0] * (theta[1] - x[2]) - x[1], x[0] * x[1] - theta[2] * x[2]])
 
 
 def _double_pendulum_rate(x: Array, theta: Array) -> Array:

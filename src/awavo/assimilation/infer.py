@@ -1,4 +1,4 @@
-"""`infer(system, observed, noise)`: trajectory and parameters of any differentiable system, with a verdict on the fit."""
+"""`infer(system, observed, noise)`: trajectory and parameters of any differentiable system, and whether they fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from awavo.assimilation.assimilate import Posterior
 from awavo.assimilation.descent import Descent, Found, Observed, annealing, growing, make_descent, polishing
@@ -22,7 +22,7 @@ __all__ = ["Inferred", "Mode", "Start", "infer", "prepare"]
 
 # Squares by which another mode may be worse and still be one to reckon with: exp(-6 / 2) is 5%.
 NEARLY = 6.0
-# States of the largest system whose steps are solved by dense matrices, and up to which more than one start is always made.
+# States of the largest system whose steps are solved by matrices, and up to which several starts are always made.
 DENSE, SMALL, FEWEST = 512, 24, 5
 Z90 = 1.6448536269514722
 
@@ -77,7 +77,9 @@ def _descent(system: tuple, num_draws: int, dense: bool = True) -> Descent:
     shape, flow, observe, free, num_theta = system
     theta_std = np.zeros(num_theta)
     theta_std[list(free)] = 1.0
-    return make_descent(System(shape, flow, np.zeros(num_theta), theta_std=theta_std, observe=observe), num_draws, dense)
+    return make_descent(
+        System(shape, flow, np.zeros(num_theta), theta_std=theta_std, observe=observe), num_draws, dense
+    )
 
 
 def prepare(
@@ -117,7 +119,9 @@ def prepare(
     if len(at) < 2:
         raise InputError("there is 1 time, at least 2 are needed.")
     if not takes_times(system) and np.ptp(np.diff(at)) > 1e-6 * np.ptp(at):
-        raise InputError("the times are unevenly spaced, and the flow takes none: write it as flow(x, theta, begin, end).")
+        raise InputError(
+            "the times are unevenly spaced, and the flow takes none: write it as flow(x, theta, begin, end)."
+        )
     if not np.isfinite(at).all() or (np.diff(at) <= 0).any() or begin > at[0]:
         raise InputError("the times must grow from row to row, and begin no earlier than `start`.")
 
@@ -126,10 +130,11 @@ def prepare(
 
     num, free = num_states(system), free_parameters(system)
     theta = np.asarray(system.theta, float).reshape(-1)
-    return Observed(
+    arranged: Any = (
         at, np.where(seen, value, 0.0), seen, np.where(seen, spread, 1.0), each(system.prior_mean, num),
         each(system.prior_std, num), each(system.model_noise, num), theta, each(system.theta_std, len(theta))[free],
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
+    return Observed(*arranged)
 
 
 def _numbers(value: Any, what: str) -> np.ndarray:
@@ -224,7 +229,9 @@ def _search(
     least = fewest_starts or (FEWEST if len(numbers.prior_mean) <= SMALL else 1)
     for number in range(max(most_starts, 1)):
         x, theta = _first_guess(numbers, direct, rng if number > 1 else None)
-        schedule = growing(num_times) if number % 2 else annealing(num_times, 1.0 if number < 2 else rng.uniform(0.3, 2))
+        schedule = (
+            growing(num_times) if number % 2 else annealing(num_times, 1.0 if number < 2 else rng.uniform(0.3, 2))
+        )
         found.append(programs.descend(data, schedule, jnp.asarray(x), jnp.asarray(theta)))
         best = min(float(f.cost) for f in found)
         if number + 1 >= least and excess(np.array([best]), np.array([count]))[0] < 3.0:

@@ -1,4 +1,4 @@
-"""`infer` for systems whose sites feel their neighbours only: patches of the lattice, in units in which it is at ease."""
+"""`infer` for systems whose sites feel their neighbours only: patches of the lattice, in units that suit it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from awavo.errors import InputError
 
 __all__ = ["infer_local", "is_local", "local_fit", "local_settings", "rescale"]
 
-# The standard deviation of a site for which the model noises of `Settings` were chosen, and a noise that is small there.
+# The standard deviation of a site for which the noises of `Settings` were chosen, and a noise that is small there.
 USUAL_STD, SMALL_NOISE = 3.64, 0.3
 # Sites with a local chi2 above this keep a misfit, and the share of them that makes the whole doubtful.
 MISFIT, DOUBTFUL = 1.5, 0.02
@@ -93,8 +93,8 @@ def local_fit(chi2: Float[np.ndarray, " I"], overall: float, finite: bool, doubt
             notes = (f"{told}; their intervals are too narrow.",)
     elif worst > doubt:
         place = int(np.argmax(chi2))
-        notes = (f"sites around {place} fit less well than chance mostly allows (local chi2 {worst:.2f}): this may be a "
-                 "wrong mode there.",)  # fmt: skip
+        notes = (f"sites around {place} fit less well than chance mostly allows (local chi2 {worst:.2f}): this may "
+                 "be a wrong mode there.",)  # fmt: skip
     return Fit(not problems, overall, worst, True, problems, notes)
 
 

@@ -78,5 +78,7 @@ def _scan_csv(path: Path) -> Any:
     import polars
 
     if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"--data {path} holds {path.stat().st_size:,} bytes, at most {MAX_BYTES:,} are read: split it.")
+        raise InputError(
+            f"--data {path} holds {path.stat().st_size:,} bytes, at most {MAX_BYTES:,} are read: split it."
+        )
     return polars.scan_csv(path, infer_schema_length=None, null_values=["", "nan", "NaN", "NA"])

@@ -140,7 +140,9 @@ def infer_particles(
         fewest_starts=most_starts, accept_misfit=True,
     )  # fmt: skip
     numbers = prepare(system, observed, noise, times, start)
-    around, cost, states = _programs(system.shape, system.flow, system.observe, tuple(free.tolist()), len(numbers.theta))
+    around, cost, states = _programs(
+        system.shape, system.flow, system.observe, tuple(free.tolist()), len(numbers.theta)
+    )
     rng = np.random.default_rng(seed)
     with jax.enable_x64(True):
         data = Observed(*(jnp.asarray(a) for a in numbers))
@@ -185,7 +187,9 @@ def _draw(
     mixture = EVENLY / len(modes) + (1 - EVENLY) * worth / worth.sum()
     drawn = rng.choice(len(modes), count, p=mixture / mixture.sum())
     heavy = np.sqrt(DEGREES / rng.chisquare(DEGREES, count))
-    candidates = modes[drawn] + np.einsum("kij,kj->ki", roots[drawn], rng.standard_normal((count, size))) * heavy[:, None]
+    candidates = (
+        modes[drawn] + np.einsum("kij,kj->ki", roots[drawn], rng.standard_normal((count, size))) * heavy[:, None]
+    )
     logs = []
     for mode, root, det in zip(modes, roots, log_det, strict=True):
         apart = np.linalg.solve(root, (candidates - mode).T)

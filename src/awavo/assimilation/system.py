@@ -14,7 +14,16 @@ from jaxtyping import Array, Float
 from awavo.assimilation.lattice import Reach
 from awavo.errors import InputError
 
-__all__ = ["System", "check_system", "flat_flow", "flat_observe", "free_parameters", "integrate", "num_states", "takes_times"]
+__all__ = [
+    "System",
+    "check_system",
+    "flat_flow",
+    "flat_observe",
+    "free_parameters",
+    "integrate",
+    "num_states",
+    "takes_times",
+]
 
 LAYOUTS = ("global", "ring", "lattice")
 
@@ -176,4 +185,6 @@ def _shape_of(name: str, function: Callable[..., Array], *arguments: Any) -> tup
         return jax.eval_shape(function, *arguments).shape
     except Exception as error:  # the user's function may raise anything
         first = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(f"the system's {name} fails on a state of its shape ({first}): check what it returns.") from error
+        raise InputError(
+            f"the system's {name} fails on a state of its shape ({first}): check what it returns."
+        ) from error

@@ -143,7 +143,7 @@ class Infer:
         """Refuse what can be refused before jax is loaded."""
         if self.system not in BUILT_IN and ":" not in self.system:
             raise UnknownNameError(
-                f"no system is named '{self.system}'.{did_you_mean(self.system, BUILT_IN)} One of your own is MODULE:NAME."
+                f"no system is named '{self.system}'.{did_you_mean(self.system, BUILT_IN)} Your own is MODULE:NAME."
             )
         if ":" in self.system and self.data is None:
             raise InputError(f"{self.system} needs --data FILE with its observations.")
@@ -208,9 +208,7 @@ def _show_system(summary: dict[str, Any]) -> None:
     scores, fit = summary.get("scores"), summary["fit"]
     print(f"{summary['states']} states, {summary['times']} times: {summary['solve_s']:.2f} s (compiling included)")
     if scores:
-        print(
-            f"{summary['scored']}: RMSE {scores['rmse']:.4g}, inside 90% intervals {scores['coverage90']:.1%}"
-        )
+        print(f"{summary['scored']}: RMSE {scores['rmse']:.4g}, inside 90% intervals {scores['coverage90']:.1%}")
     if summary["theta_inferred"]:
         names = summary["theta_names"] or [f"theta[{i}]" for i in range(len(summary["theta"]))]
         for name, value, (low, high) in zip(names, summary["theta"], summary["theta_interval"], strict=True):

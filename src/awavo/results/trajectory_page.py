@@ -80,8 +80,8 @@ def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
         wide = posterior["mean"].shape[1] > FEW
         which = "Components never observed" if posterior["hidden"].any() else "Trajectories"
         if wide:
-            figures.append(_figure(f"space-{number}", f"Space and time {name}",
-                                   "The first sites; marks: never observed.", space_time_figure(posterior)))  # fmt: skip
+            seen = "The first sites; marks: never observed."
+            figures.append(_figure(f"space-{number}", f"Space and time {name}", seen, space_time_figure(posterior)))
         figures.append(_figure(f"bands-{number}", f"{which} {name}", "Bands hold 90% of the posterior.",
                                components_figure(posterior, names=summary.get("names") or ())))  # fmt: skip
     names = [f"{s['states']:,} states, seed {s['seed']}" for s in summaries]
@@ -100,8 +100,11 @@ def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
         kind="inference",
         title=f"Inference: {', '.join(dict.fromkeys(s['system'] for s in summaries))}",
         subtitle="Trajectories inferred from part of their components by Gauss-Newton steps (no sliced distance).",
-        verdicts=[_verdict(s, name if len(summaries) > 1 else "") for name, s in zip(names, summaries, strict=True)
-                  if "fit" in s],
+        verdicts=[
+            _verdict(s, name if len(summaries) > 1 else "")
+            for name, s in zip(names, summaries, strict=True)
+            if "fit" in s
+        ],
         notes=[note for s in summaries for note in s.get("notes", ())],
         sections=sections,
         version=summaries[0].get("versions", {}).get("awavo", ""),

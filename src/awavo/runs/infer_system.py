@@ -63,9 +63,9 @@ def infer_system(
     folder = None if out is None else Path(out)
     digest = hashlib.blake2b(np.ascontiguousarray(np.asarray(observed, float)).tobytes(), digest_size=12)
     digest.update(json.dumps([name, system.shape, np.asarray(noise).tolist(), seed], default=str).encode())
-    if folder is not None and (folder / SUMMARY).is_file():
-        if read_json(folder / SUMMARY).get("fingerprint") != digest.hexdigest():
-            raise RunFolderError(f"'{folder}' holds another inference: choose another --out or remove it.")
+    old = {} if folder is None or not (folder / SUMMARY).is_file() else read_json(folder / SUMMARY)
+    if old and old.get("fingerprint") != digest.hexdigest():
+        raise RunFolderError(f"'{folder}' holds another inference: choose another --out or remove it.")
     with locked(folder), doing(f"inferring {name}"):
         processor, began = time.process_time(), time.perf_counter()
         found = infer(
@@ -94,7 +94,7 @@ def _hidden(system: System, observed: np.ndarray) -> np.ndarray:
     if system.observe is not None:
         return np.zeros(num_states(system), bool)
     value = np.asarray(observed, float)
-    return ~np.isfinite(value.reshape(len(value), -1)).any(0)
+    return ~np.asarray(np.isfinite(value.reshape(len(value), -1)).any(0))
 
 
 def _summary(system: System, found: Inferred, noise: Any, name: str, seed: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _summary(system: System, found: Inferred, noise: Any, name: str, seed: int) 
 def _write(
     folder: Path, found: Inferred, summary: dict[str, Any], hidden: np.ndarray, truth: np.ndarray | None
 ) -> None:
-    arrays: dict[str, np.ndarray] = {
+    arrays: dict[str, Any] = {
         "times": found.times, "mean": found.mean, "std": found.std, "draws": found.draws, "theta": found.theta,
         "theta_cov": found.theta_cov, "chi2": found.chi2, "hidden": hidden,
     }  # fmt: skip

@@ -65,7 +65,9 @@ def own_system(path: str) -> System:
         try:
             found = found()
         except Exception as error:  # the user's function may raise anything
-            raise InputError(f"SYSTEM='{path}' cannot be built ({error}): expected a function of no arguments.") from error
+            raise InputError(
+                f"SYSTEM='{path}' cannot be built ({error}): expected a function of no arguments."
+            ) from error
     if not isinstance(found, System):
         raise InputError(f"SYSTEM='{path}' is {type(found).__name__}, expected an awavo.assimilation.System.")
     return found
