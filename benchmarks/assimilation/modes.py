@@ -1,4 +1,4 @@
-"""Many-moded posteriors: particles moved by A-GSWD beside the Gaussian engine, on a pendulum whose height alone is seen.
+"""Many-moded posteriors: particles moved by A-GSWD beside the Gaussian engine, a pendulum whose height alone is seen.
 
     python benchmarks/assimilation/modes.py [--first 200] [--seeds 10]
 
