@@ -16,8 +16,8 @@ BEGIN, END = "<!-- systems -->", "<!-- end systems -->"
 def rows() -> list[str]:
     """One line per result file."""
     lines = [
-        "| system | seeds | RMSE (started at the truth) | largest ratio | wrong, of these not marked | marked | inside 90% "
-        "(± s.e.) | parameters inside | lost | first call, CPU s (wall) | later, CPU s | commit |",
+        "| system | seeds | RMSE (started at the truth) | largest ratio | wrong, of these not marked | marked | "
+        "inside 90% (± s.e.) | parameters inside | lost | first call, CPU s (wall) | later, CPU s | commit |",
         "|--|--|--|--|--|--|--|--|--|--|--|--|",
     ]
     for path in sorted((HERE / "results").glob("*.json")):
@@ -29,10 +29,10 @@ def rows() -> list[str]:
         name += f", unit {record['unit']:g}" if record["unit"] != 1 else ""
         theta = "" if s["theta_coverage90"] is None else f"{s['theta_coverage90']:.2f}"
         lines.append(
-            f"| {name} | {seeds[0]}-{seeds[-1]} | {s['rmse']:.4g} ({s['truth_started']:.4g}) | {s['largest_ratio']:.3f} | "
-            f"{s['wrong']}, {s['wrong_and_not_marked']} | {s['marked']} | {s['coverage90']:.3f} ± "
-            f"{s['coverage90_error']:.3f} | {theta} | {s['lost']:.2%} | {s['cold_cpu_s']:.1f} ({s['cold_wall_s']:.0f}) | "
-            f"{s['later_cpu_s']:.2f} | {record['commit'][:7]} |"
+            f"| {name} | {seeds[0]}-{seeds[-1]} | {s['rmse']:.4g} ({s['truth_started']:.4g}) | "
+            f"{s['largest_ratio']:.3f} | {s['wrong']}, {s['wrong_and_not_marked']} | {s['marked']} | "
+            f"{s['coverage90']:.3f} ± {s['coverage90_error']:.3f} | {theta} | {s['lost']:.2%} | "
+            f"{s['cold_cpu_s']:.1f} ({s['cold_wall_s']:.0f}) | {s['later_cpu_s']:.2f} | {record['commit'][:7]} |"
         )
     return lines
 
