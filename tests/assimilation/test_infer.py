@@ -117,11 +117,12 @@ def test_friction_and_the_unseen_rate_of_a_pendulum(swing):
 
 def test_a_second_call_of_the_same_shape_compiles_nothing(swing):
     made, options, _ = swing
-    programs = _descent(((2,), made.system.flow, made.system.observe, (0,), 1), 16)
-    assert [p._cache_size() for p in programs] == [1, 1, 1]
+    programs = _descent(((2,), made.system.flow, made.system.observe, (0,), 1), 16, True)
+    before = [p._cache_size() for p in programs]
+    assert min(before) >= 1
     other = pendulum(np.random.default_rng(7))
     infer(other.system, other.observed, 2 * other.noise, accept_misfit=True, **options)
-    assert [p._cache_size() for p in programs] == [1, 1, 1]
+    assert [p._cache_size() for p in programs] == before
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy_or_marked(swing):
