@@ -19,7 +19,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.assimilation import infer_particles
+from awavo.assimilation import MisfitError, infer_particles
 from awavo.assimilation.examples import pendulum
 from awavo.provenance import stamp
 
@@ -49,9 +49,15 @@ def main() -> None:
         system = made.system._replace(observe=height, prior_mean=np.array([0.0, 0.0]))
         observed = np.cos(made.truth[1:, :1]) + 0.1 * rng.standard_normal((len(made.truth) - 1, 1))
         began = time.process_time()
-        found = infer_particles(
-            system, observed, 0.1, times=made.times[1:], start=0.0, num_particles=128, num_candidates=4096, seed=seed
-        )
+        try:
+            found = infer_particles(
+                system, observed, 0.1, times=made.times[1:], start=0.0, num_particles=128, num_candidates=4096,
+                seed=seed,
+            )  # fmt: skip
+        except MisfitError as error:
+            rows.append({"seed": seed, "refused": str(error)})
+            print(rows[-1], flush=True)
+            continue
         spent = time.process_time() - began
         low, high = found.interval()
         one = found.gaussian
@@ -67,8 +73,11 @@ def main() -> None:
         }  # fmt: skip
         rows.append(row)
         print({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-    names = [k for k in rows[0] if k.startswith(("coverage", "energy", "right", "marked"))]
-    summary = {name: float(np.mean([r[name] for r in rows])) for name in names}
+    kept = [r for r in rows if "refused" not in r]
+    names = ("right", "marked_by_gaussian", "coverage90_particles", "coverage90_gaussian", "energy_particles",
+             "energy_gaussian")  # fmt: skip
+    summary = {name: float(np.mean([r[name] for r in kept])) for name in names}
+    summary |= {"seeds": len(rows), "refused": len(rows) - len(kept)}
     print(summary)
     record = {"command": "python " + " ".join(sys.argv), **stamp(), "load": os.getloadavg(), "summary": summary}
     path = Path(__file__).parent / "results" / "modes.json"
