@@ -27,9 +27,9 @@ ARROWS = {
     "transport": set(),
     "networks": set(),
     "tasks": set(),
-    "assimilation": set(),
     "results": set(),
     "inference": {"networks", "transport"},
+    "assimilation": {"inference", "transport"},  # particles moved by A-GSWD
     "algorithms": {"inference", "networks", "transport"},
     "training": {"algorithms", "tasks"},
     "formal": {"inference", "tasks", "training", "transport"},

@@ -389,7 +389,7 @@ def observations_case(rng: random.Random, stock: Path, folder: Path) -> Case:
         (folder / name).write_bytes(bend_bytes(rng, (stock / name).read_bytes()))
 
     def read() -> None:
-        observed, _ = read_observations(Path(name))
+        observed = read_observations(Path(name)).observed
         check_observations(observed, observed.shape[-1:], 1.0)
 
     return f"observations {name}", refusing(read)

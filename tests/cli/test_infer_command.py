@@ -53,7 +53,13 @@ def test_the_folder_holds_posterior_summary_and_page(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["lorenz63"], "no system is named 'lorenz63'. Did you mean 'lorenz96'?"),
+        (["lorenz69"], "no system is named 'lorenz69'. Did you mean 'lorenz96'?"),
+        (["pendulum", "--forcing", "infer"], "--forcing is an option of lorenz96 only"),
+        (["pendulum", "--states", "3"], "--states is an option of twin experiments of lorenz96 and ks"),
+        (["pendulum", "--noise", "1"], "--start and --noise are options of own observations"),
+        (["lorenz96", "--start", "1"], "--start is no option of lorenz96"),
+        (["ks", "--states", "4"], "--states 4 is out of range"),
+        (["mine:system"], "mine:system needs --data FILE"),
         (["lorenz96", "--states", "5"], "--states 5 is below 16"),
         (["lorenz96", "--unobserved", "much"], "--unobserved much is not a share such as 1/3"),
         (["lorenz96", "--regime", "Q"], "--regime Q is not one of G, D"),
@@ -214,3 +220,58 @@ def test_a_parquet_file_that_its_reader_panics_on_is_refused(tmp_path, monkeypat
     assert main(["infer", "lorenz96", "--data", str(tmp_path / "own.parquet"), "--out", str(tmp_path / "out")]) == 2
     assert "cannot be read as parquet (assertion failed)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+OWN = """
+import numpy as np
+from awavo.assimilation.examples import pendulum
+
+def system():
+    return pendulum(np.random.default_rng(0)).system
+
+number = 3
+"""
+
+
+def test_an_own_system_and_its_table(capsys, tmp_path, monkeypatch):
+    """MODULE:SYSTEM with a CSV of angles: parameters with intervals, a page with a verdict, exit code 1 on misfit."""
+    import polars
+
+    from awavo.assimilation.examples import make_example
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "swinging.py").write_text(OWN)
+    made = make_example("pendulum", 101)
+    polars.DataFrame({"time": made.times[1:], "angle": made.observed[:, 0]}).write_csv("own.csv")
+    given = ["swinging:system", "--data", "own.csv", "--start", "0"]
+    code, _, err = run(capsys, *given)
+    assert (code, "noise of own.csv is not known: give --noise" in err) == (2, True)
+    code, _, err = run(capsys, "swinging:number", "--data", "own.csv", "--noise", "0.1")
+    assert (code, "is int, expected an awavo.assimilation.System" in err) == (2, True)
+    code, out, _ = run(capsys, *given, "--noise", "0.1", "--out", "good", "--json")
+    summary = json.loads(out)
+    assert (code, summary["fit"]["good"], summary["theta_names"]) == (0, True, ["friction"])
+    (low, high) = summary["theta_interval"][0]
+    assert low - 0.1 < made.theta[0] < high + 0.1
+    stored, posterior = read_inference(tmp_path / "good")
+    assert posterior["mean"].shape == (51, 2)
+    assert "fits what was observed" in (tmp_path / "good" / "report.html").read_text()
+    assert stored["engine"] == "dense"
+    code, out, _ = run(capsys, *given, "--noise", "0.02", "--starts", "1", "--out", "bad")
+    assert code == 1
+    assert "NOT TO BE BELIEVED: the residuals are too large" in out
+    assert "friction" in out
+    assert 'class="verdict bad"' in (tmp_path / "bad" / "report.html").read_text()
+    code, _, err = run(capsys, *given, "--noise", "0.1", "--out", "bad")
+    assert (code, "holds another inference" in err) == (2, True)
+
+
+def test_tables_and_arrays_are_read_alike(tmp_path):
+    from awavo.assimilation.observation_files import read_observations
+
+    (tmp_path / "a.csv").write_text("t,x,y\n0.5,1,\n1.5,nan,2.5\n")
+    read = read_observations(tmp_path / "a.csv")
+    np.testing.assert_array_equal(read.observed, [[1, np.nan], [np.nan, 2.5]])
+    np.testing.assert_array_equal(read.times, [0.5, 1.5])
+    np.savez(tmp_path / "a.npz", observed=read.observed, times=read.times, noise=[0.1, 0.2])
+    np.testing.assert_array_equal(read_observations(tmp_path / "a.npz").noise, [0.1, 0.2])

@@ -1,1 +1,8 @@
-"""States of large systems from partial observations: Lorenz-96, or a system of the user's own."""
+"""States and parameters of dynamical systems from partial observations: Lorenz-96, and any system of one's own."""
+
+from awavo.assimilation.fit import Fit, MisfitError
+from awavo.assimilation.infer import Inferred, infer
+from awavo.assimilation.particles import Particles, infer_particles
+from awavo.assimilation.system import System, integrate
+
+__all__ = ["Fit", "Inferred", "MisfitError", "Particles", "System", "infer", "infer_particles", "integrate"]

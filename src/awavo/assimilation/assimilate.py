@@ -1,8 +1,9 @@
 r"""Infer trajectory and parameters of a local system on a ring or grid from part of its states, with uncertainty.
 
 One pass: (1) annealed projection of the data: q falls from `anneal[0]` to the search's `floor`; (2) the search for
-modes at that q; (3) the posterior at `model_noise`: marginal standard deviations and an ensemble, whose members are W2
-projections of noise-augmented data. A tighter model while searching converges more slowly across patches.
+modes at that q, and again where the tightened model shows a region that misfits; (3) the posterior at `model_noise`:
+marginal standard deviations and an ensemble, whose members are W2 projections of noise-augmented data. A tighter model
+while searching converges more slowly across patches.
 Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
 between any two of them.
 """
@@ -17,14 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from awavo.assimilation.engine import Engine
+from awavo.assimilation.engine import Engine, Settings
 from awavo.assimilation.modes import STARTS_PER_JOIN, local_chi2, segment_length, segments_around
 from awavo.assimilation.trajectories import Data, Step
 
-__all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_stages"]
+__all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_stages", "suspicious"]
 
 # Sites by which segments are moved at random from round to round, and steps at the end with the tightest model.
 SHIFT, TIGHTENING = 3, 3
+# Searches more at most where a region misfits at the end.
+SEARCHES_AGAIN = 3
 # What a search that ended well adds to a site's counter of searches: both counts live in one number.
 FIT = 1000
 
@@ -52,10 +55,9 @@ class Posterior(NamedTuple):
     chi2: Float[np.ndarray, " I"]
 
 
-def num_stages(engine: Engine) -> int:
-    """Stages of a whole run at most, the posterior included."""
-    settings = engine.settings
-    rounds = settings.search.rounds if engine.search is not None else 0
+def num_stages(settings: Settings, searched: bool) -> int:
+    """Stages of a whole run at most, the posterior included; `searched` where there is a search for modes."""
+    rounds = (settings.search.rounds + 1) * (SEARCHES_AGAIN + 1) if searched and settings.search.rounds else 0
     return len(settings.anneal) + settings.polish + rounds + 1
 
 
@@ -103,6 +105,17 @@ def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.n
     return firsts, searched
 
 
+def suspicious(sites: int, count: float, window: int) -> float:
+    """The local chi2 that about one lattice of this size in ten has somewhere by chance, and most wrong modes have."""
+    beyond = 1.1 * np.sqrt(2 * np.log(max(sites / 5, 2.0)))
+    inside = count / sites * min(2 * window + 1, sites)
+    return float(1 + beyond * np.sqrt(2 / max(inside, 1.0)))
+
+
+def _doubt(engine: Engine, data: Data) -> float:
+    return suspicious(data.value.shape[1], float((data.weight > 0).sum()), engine.settings.search.window)
+
+
 def first_state(data: Data, theta: Float[np.ndarray, " p"]) -> AssimilationState:
     """Begin at the observations, and at the prior's mean where there is none."""
     start = jnp.where(data.weight > 0, data.value, data.prior_mean)
@@ -120,25 +133,33 @@ def assimilate(
     settings, (x, theta, stage, tries) = engine.settings, state
     held = max(settings.search.floor, settings.model_noise)
     schedule = [*settings.anneal, *[held] * settings.polish]
-    rounds = settings.search.rounds if engine.search is not None else 0
-    last = len(schedule) + rounds
     while stage < len(schedule):
         q = max(schedule[stage], settings.model_noise)
         x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype))
         stage += 1
         yield AssimilationState(x, theta, stage, tries), f"annealing, q = {q:g}"
-    while stage < last:
-        firsts, searched = _suspects(engine, _local_chi2(engine, data, x, theta), tries)
-        if len(firsts) == 0:
+    # A search is some rounds and, as one more stage, the tightening of the model, after which it is judged.
+    length = 1 + (settings.search.rounds if engine.search is not None else 0)
+    while True:
+        search = (stage - len(schedule)) // length
+        last = len(schedule) + search * length + length - 1
+        while stage < last:
+            firsts, searched = _suspects(engine, _local_chi2(engine, data, x, theta), tries)
+            if len(firsts) == 0:
+                break
+            x, changed = _explore(engine, data, stage, x, theta, firsts)
+            # Where segments fit, twice, and patches then do not, the seams of the patches are at fault, not the mode.
+            fits = _local_chi2(engine, data, x, theta) <= _tolerated(engine, tries)
+            x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
+            stage, tries = stage + 1, tries + (searched * (1 + FIT * fits)).astype(np.int32)
+            yield AssimilationState(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
+        for _ in range(TIGHTENING):
+            x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
+        worst = float(_local_chi2(engine, data, x, theta).max())
+        if length == 1 or search >= SEARCHES_AGAIN or worst <= _doubt(engine, data):
             break
-        x, changed = _explore(engine, data, stage, x, theta, firsts)
-        # Where segments fit, twice, and patches then do not, the seams of the patches are at fault and not the mode.
-        fits = _local_chi2(engine, data, x, theta) <= _tolerated(engine, tries)
-        x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
-        stage, tries = stage + 1, tries + (searched * (1 + FIT * fits)).astype(np.int32)
-        yield AssimilationState(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
-    for _ in range(TIGHTENING):
-        x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
+        stage, tries = last + 1, np.zeros_like(tries)
+        yield AssimilationState(x, theta, stage, tries), f"local chi2 {worst:.2f}: searching again"
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
     yield _posterior(engine, data, x, theta, engine.finish(data, key, x, theta)), "posterior"
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,34 +14,22 @@ import numpy as np
 from jax.stages import Wrapped
 from jaxtyping import Float
 
+from awavo.assimilation.descent import CHEAP
 from awavo.assimilation.lattice import Lattice, Reach, make_lattice, measure_reach
 from awavo.assimilation.modes import SearchSettings, inner_sites, segment_length, segment_search
 from awavo.assimilation.projection import project
-from awavo.assimilation.trajectories import Data, Flow, site_cost, tangent_step
+from awavo.assimilation.system import System
+from awavo.assimilation.trajectories import Data, site_cost, tangent_step
 
-__all__ = ["Engine", "Settings", "System", "compile_engine", "make_data", "make_engine"]
+__all__ = ["Engine", "Later", "Settings", "System", "compile_engine", "make_data", "make_engine", "reuse_engine"]
 
-
-class System(NamedTuple):
-    """A local system: `flow(x, theta)` maps states `[..., *shape]` from one time of observation to the next.
-
-    Args:
-        shape: Sites along each axis of the lattice.
-        flow: The dynamics, `flow(x, theta)`.
-        theta: Parameters of the dynamics.
-        prior_mean: Mean of the first state in every site.
-        prior_std: Its standard deviation.
-        coarse: A cheaper version of the flow, for the Jacobian.
-        reach: How many sites before and after it a site is felt along each axis (measured when None).
-    """
-
-    shape: tuple[int, ...]
-    flow: Flow
-    theta: Float[np.ndarray, " p"]
-    prior_mean: float
-    prior_std: float
-    coarse: Flow | None = None
-    reach: Reach | None = None
+# Standard deviation of the model that its seams between patches are forgiven, in units of `Settings`: on rings, where a
+# misfit starts a search, and elsewhere, where it is a verdict.
+SEAMS, WIDE_SEAMS = 0.1, 0.3
+# What runs often is compiled nearly as well as can be, in a quarter less time.
+BRISK = {"xla_backend_optimization_level": "1"}
+# Compiled engines that are kept.
+KEPT = 8
 
 
 class Settings(NamedTuple):
@@ -54,6 +45,7 @@ class Settings(NamedTuple):
         infer_theta: Infer the parameters of the dynamics too.
         search: How regions left in a wrong mode are searched.
         memory_mb: Bound on the arrays of the patches solved at once.
+        tightness: Share of the smallest model noises (0.03 of the search, 0.1 at seams) where noise is small.
         dtype: "float32" or "float64".
         seed: Seed of the search and of the draws.
     """
@@ -67,6 +59,7 @@ class Settings(NamedTuple):
     infer_theta: bool = False
     search: SearchSettings = SearchSettings()
     memory_mb: float = 4096.0
+    tightness: float = 1.0
     dtype: str = "float32"
     seed: int = 0
 
@@ -80,10 +73,10 @@ class Engine(NamedTuple):
 
     lattice: Lattice
     settings: Settings
-    advance: Wrapped
-    chi2: Wrapped
-    search: Wrapped | None
-    finish: Wrapped
+    advance: Any
+    chi2: Any
+    search: Any
+    finish: Any
 
 
 def _groups(num_sites: int, num_times: int, settings: Settings) -> int:
@@ -94,14 +87,21 @@ def _groups(num_sites: int, num_times: int, settings: Settings) -> int:
     return max(1, int(np.ceil(need / settings.memory_mb)))
 
 
-def make_data(system: System, value: Float[np.ndarray, "K I"], noise_std: float, settings: Settings) -> Data:
-    """Arrays of the observations; NaN is one that is missing."""
+def make_data(
+    system: System, value: Float[np.ndarray, "K I"], noise_std: float | np.ndarray, settings: Settings
+) -> Data:
+    """Arrays of the observations; NaN is one that is missing. Noise is a number, or one per observation."""
     dtype, seen = jnp.dtype(settings.dtype), np.isfinite(value)
     fill = jnp.asarray(np.where(seen, value, 0.0), dtype)
     sites = fill.shape[1]
-    mean, var = jnp.full(sites, system.prior_mean, dtype), jnp.full(sites, system.prior_std**2, dtype)
-    noise = jnp.full_like(fill, settings.model_noise**2)
-    return Data(mean, var, fill, jnp.asarray(seen / noise_std**2, dtype), noise)
+    mean, std, own = (
+        np.broadcast_to(np.asarray(a, float).reshape(-1), (sites,))
+        for a in (system.prior_mean, system.prior_std, system.model_noise)
+    )
+    model = np.broadcast_to(np.maximum(own, settings.model_noise) ** 2, fill.shape)
+    weight = seen / np.where(seen, noise_std, 1.0) ** 2
+    before = jnp.asarray(mean, dtype), jnp.asarray(std**2, dtype)
+    return Data(before[0], before[1], fill, jnp.asarray(weight, dtype), jnp.asarray(model, dtype))
 
 
 def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
@@ -114,7 +114,10 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     # A wide prior around the present theta: a standard deviation of 30.
     precision = jnp.eye(len(system.theta), dtype=dtype) * 1e-3 if settings.infer_theta else None
 
-    @jax.jit
+    on_cpu = jax.default_backend() == "cpu"
+    often, once = (BRISK, CHEAP) if on_cpu else (None, None)
+
+    @partial(jax.jit, compiler_options=often)
     def advance(data, x, theta, q):
         def step(at, q):
             # Annealing: the model is believed less than it deserves until the states are near.
@@ -124,29 +127,33 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
             )
             return made.move, made.theta if settings.infer_theta else jnp.zeros_like(at[1])
 
-        return project(step, (x, theta), q[None], radius=2 * system.prior_std)
+        return project(step, (x, theta), q[None], radius=2 * jnp.sqrt(jnp.max(data.prior_var)))
 
-    @jax.jit
+    alike = len(system.shape) == 1 and system.layout != "lattice"
+    forgiven = ((SEAMS if alike else WIDE_SEAMS) * settings.tightness) ** 2
+
+    @partial(jax.jit, compiler_options=once)
     def finish(data, key, x, theta):
         return tangent_step(
             lattice, flow, x, theta, data, coarse=coarse, theta_precision=precision, variance=True, key=key,
             num_draws=settings.num_draws, groups=groups,
         )  # fmt: skip
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=often)
     def chi2(data, x, theta):
-        # Seams of patches break the model by a little: a standard deviation of 0.1 forgives it.
-        cost = site_cost(lattice, flow, x, theta, data._replace(noise=jnp.maximum(data.noise, 0.01)))
+        # Seams of patches break the model by a little.
+        cost = site_cost(lattice, flow, x, theta, data._replace(noise=jnp.maximum(data.noise, forgiven)))
         return jnp.sum(cost, 0), jnp.sum(data.weight > 0, 0)
 
-    search = _search(system, reach, num_sites, settings) if len(system.shape) == 1 else None
+    search = _search(system, reach, num_sites, settings) if alike else None
     return Engine(lattice, settings, advance, chi2, search, finish)
 
 
 def _measured_reach(system: System, dtype: jnp.dtype) -> Reach:
     theta = jnp.asarray(system.theta, dtype)
     noise = jax.random.normal(jax.random.key(0), system.shape, dtype)
-    return measure_reach(lambda x: system.flow(x, theta), system.prior_mean + system.prior_std * noise)
+    mean, std = (jnp.broadcast_to(jnp.asarray(a, dtype), system.shape) for a in (system.prior_mean, system.prior_std))
+    return measure_reach(lambda x: system.flow(x, theta), mean + std * noise)
 
 
 def _search(system: System, reach: Reach, num_sites: int, settings: Settings) -> Wrapped:
@@ -154,7 +161,7 @@ def _search(system: System, reach: Reach, num_sites: int, settings: Settings) ->
     solve = segment_search(system.flow, system.coarse or system.flow, reach, num_sites, search)
     length, inner = segment_length(num_sites, search), inner_sites(num_sites, search)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=BRISK if jax.default_backend() == "cpu" else None)
     def best_of(data, key, starts, x, theta, firsts):
         """Solve the segments that begin at `firsts`; each site goes to the one with the least squares."""
         sites = (firsts[:, None] + jnp.arange(length)) % num_sites
@@ -169,8 +176,28 @@ def _search(system: System, reach: Reach, num_sites: int, settings: Settings) ->
     return best_of
 
 
-def compile_engine(engine: Engine, data: Data, theta: Float[np.ndarray, " p"]) -> tuple[Engine, float]:
-    """Compile every stage for the shapes of these data; return them and the seconds it took."""
+class Later:
+    """A program that is compiled when it is first called; `seconds` is what that took."""
+
+    def __init__(self, program: Wrapped) -> None:
+        self.program, self.made, self.seconds = program, None, 0.0
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it."""
+        if self.made is None:
+            began = time.perf_counter()
+            self.made = self.program.lower(*arguments).compile()
+            self.seconds += time.perf_counter() - began
+        return self.made(*arguments)
+
+
+def compile_engine(
+    engine: Engine, data: Data, theta: Float[np.ndarray, " p"], *, search_later: bool = False
+) -> tuple[Engine, float]:
+    """Compile every stage for the shapes of these data; return them and the seconds it took.
+
+    With `search_later` the search is compiled when some region first needs it: many inferences never do.
+    """
     began = time.perf_counter()
     x = jax.ShapeDtypeStruct((data.value.shape[0] + 1, data.value.shape[1]), data.value.dtype)
     at = jnp.asarray(theta, x.dtype)
@@ -180,7 +207,36 @@ def compile_engine(engine: Engine, data: Data, theta: Float[np.ndarray, " p"]) -
         "chi2": engine.chi2.lower(data, x, at),
         "finish": engine.finish.lower(data, key, x, at),
     }
-    if engine.search is not None:
+    if engine.search is not None and not search_later:
         stages["search"] = engine.search.lower(data, key, jnp.asarray(1, jnp.int32), x, at, firsts)
-    made = {name: lowered.compile() for name, lowered in stages.items()}
+    with ThreadPoolExecutor(2) as pool:
+        made = dict(zip(stages, pool.map(lambda lowered: lowered.compile(), stages.values()), strict=True))
+    if engine.search is not None and search_later:
+        made["search"] = Later(engine.search)
     return engine._replace(**made), time.perf_counter() - began
+
+
+_engines: OrderedDict[Any, Engine] = OrderedDict()
+
+
+def reuse_engine(system: System, data: Data, settings: Settings) -> tuple[Engine, float]:
+    """The compiled engine of this system, observations of this shape and these settings; made once, then kept.
+
+    Returns it and the seconds that compiling took, 0 where it was there. Numbers (priors, parameters, model noise,
+    seed) may differ between calls; the flow must be the same function.
+    """
+    fixed = settings._replace(seed=0, model_noise=0.0)
+    key = (
+        system.shape, system.flow, system.coarse, system.reach, system.layout, np.size(system.theta), data.value.shape,
+        fixed, jax.config.read("jax_enable_x64"),
+    )  # fmt: skip
+    spent = 0.0
+    if key not in _engines:
+        made, spent = compile_engine(
+            make_engine(system, data.value.shape[0], settings), data, system.theta, search_later=True
+        )
+        _engines[key] = made
+        if len(_engines) > KEPT:
+            _engines.popitem(last=False)
+    _engines.move_to_end(key)
+    return _engines[key]._replace(settings=settings), spent

@@ -1,4 +1,4 @@
-"""`awavo infer lorenz96`: the states of the ring, the unobserved ones too, from noisy observations."""
+"""`awavo infer SYSTEM`: states, also those never observed, and parameters from noisy observations."""
 
 from __future__ import annotations
 
@@ -23,24 +23,36 @@ FAILED_SHARE = 0.02
 """Share of the sites that may keep a misfit before the verdict is negative."""
 MOST_STATES = 10_000_000
 """Sites of the largest ring of a twin experiment."""
+BUILT_IN = ("lorenz96", "lorenz63", "pendulum", "double-pendulum", "ks")
+ONLY_LORENZ96 = {"regime": "G", "unobserved": "1/3", "forcing": "known", "guess": 7.0, "rounds": 8, "memory_mb": 4096.0}
+"""Options that mean nothing for another system, and their defaults."""
 
 
 @dataclass
 class Infer:
     """Options of `awavo infer`."""
 
-    system: Annotated[Positional[str], arg(metavar="SYSTEM", help="lorenz96")]
-    states: Annotated[int, arg(help="sites of the ring of a twin experiment")] = 50
+    system: Annotated[
+        Positional[str],
+        arg(metavar="SYSTEM", help=f"{', '.join(BUILT_IN)}, or MODULE:SYSTEM of your own, with --data"),
+    ]
+    states: Annotated[
+        int | None, arg(help="sites of a twin experiment: of the ring (default 50), or of ks (default 128)")
+    ] = None
     regime: Annotated[str, arg(help="G (noise 1, every 0.125) or D (variance 0.1, every 0.1)")] = "G"
     unobserved: Annotated[str, arg(help="share of the sites that is never observed")] = "1/3"
     forcing: Annotated[str, arg(help="known (8) or infer")] = "known"
     guess: Annotated[float, arg(help="where the inference of the forcing starts")] = 7.0
     seed: Annotated[int, arg(help="seed of the twin experiment and of the search")] = 0
-    data: Annotated[Path | None, arg(help="own observations instead: .npz (observed, truth) or .parquet")] = None
+    data: Annotated[
+        Path | None, arg(help="own observations: .npz (observed; truth, times, noise), .parquet or .csv")
+    ] = None
     noise: Annotated[
         float | None, arg(help="standard deviation of the observations' noise (default: the regime's)")
     ] = None
-    out: Annotated[Path | None, arg(help="folder (default runs/lorenz96-STATES-seedSEED)")] = None
+    start: Annotated[float | None, arg(help="time of the prior (default: that of the first row)")] = None
+    starts: Annotated[int, arg(help="descents from different starts at most (not lorenz96)")] = 12
+    out: Annotated[Path | None, arg(help="folder (default runs/SYSTEM-STATES-seedSEED)")] = None
     draws: Annotated[int, arg(help="members of the posterior ensemble")] = 16
     rounds: Annotated[int, arg(help="rounds of the search for modes at most")] = 8
     dtype: Annotated[str, arg(help="float32 or float64")] = "float32"
@@ -52,6 +64,34 @@ class Infer:
         """Write the posterior, the summary and the page; exit code 1 when some region kept a misfit."""
         self.device.apply()
         self._check()
+        return self._run_lorenz96() if self.system == "lorenz96" else self._run_system()
+
+    def _run_system(self) -> int:
+        """Any other system: its own engine, the same folder and page; exit code 1 when the posterior does not fit."""
+        from awavo.assimilation.system import num_states
+        from awavo.runs.infer_system import infer_system
+        from awavo.runs.system_source import read_problem
+        from awavo.training.compilation import enable_cache
+
+        enable_cache()
+        problem = read_problem(self.system, self.data, self.noise, self.start, self.seed, self.states)
+        short = self.system.replace(":", "-")
+        out = self.out or Path("runs") / f"{short}-{num_states(problem.system)}-seed{self.seed}"
+        require_writable(out)
+        _, summary = infer_system(
+            problem.system, problem.observed, problem.noise, times=problem.times, start=problem.start,
+            truth=problem.truth, theta_truth=problem.theta, num_draws=self.draws, most_starts=self.starts,
+            seed=self.seed, out=out, name=self.system,
+        )  # fmt: skip
+        summary |= {"run": str(out), "report": str(out / "report.html")}
+        if self.json:
+            print_json(summary)
+        else:
+            _show_system(summary)
+        return 0 if summary["fit"]["good"] else 1
+
+    def _run_lorenz96(self) -> int:
+        states = 50 if self.states is None else self.states
         import jax
 
         from awavo.assimilation.engine import Settings, System
@@ -69,12 +109,12 @@ class Infer:
         jax.config.update("jax_enable_x64", self.dtype == "float64")
         regime = REGIMES[self.regime]
         if self.data is None:
-            check_inference(self.states, regime.num_times, self.draws, self.dtype)
+            check_inference(states, regime.num_times, self.draws, self.dtype)
             unobserved = _read_share(self.unobserved)
-            twin = twin_experiment(self.states, regime=self.regime, unobserved=unobserved, seed=self.seed)
+            twin = twin_experiment(states, regime=self.regime, unobserved=unobserved, seed=self.seed)
             observed, truth = twin.observed, twin.truth
         else:
-            observed, truth = read_observations(self.data)
+            observed, truth = read_observations(self.data)[:2]
         noise = regime.noise if self.noise is None else self.noise
         observed = check_observations(observed, observed.shape[-1:], noise)
         sites = observed.shape[1]
@@ -101,8 +141,18 @@ class Infer:
 
     def _check(self) -> None:
         """Refuse what can be refused before jax is loaded."""
+        if self.system not in BUILT_IN and ":" not in self.system:
+            raise UnknownNameError(
+                f"no system is named '{self.system}'.{did_you_mean(self.system, BUILT_IN)} Your own is MODULE:NAME."
+            )
+        if ":" in self.system and self.data is None:
+            raise InputError(f"{self.system} needs --data FILE with its observations.")
         if self.system != "lorenz96":
-            raise UnknownNameError(f"no system is named '{self.system}'.{did_you_mean(self.system, ['lorenz96'])}")
+            for name, default in ONLY_LORENZ96.items():
+                if getattr(self, name) != default:
+                    raise InputError(f"--{name.replace('_', '-')} is an option of lorenz96 only: leave it out.")
+        elif self.start is not None:
+            raise InputError("--start is no option of lorenz96: its prior holds one interval before the first row.")
         if self.forcing not in ("known", "infer"):
             raise InputError(f"--forcing {self.forcing} is not one of known, infer.")
         if self.dtype not in ("float32", "float64"):
@@ -110,12 +160,13 @@ class Infer:
         if not self.memory_mb > 0:
             raise InputError(f"--memory-mb {self.memory_mb:g} must be above 0.")
         check_range("--memory-mb", self.memory_mb, 0.0, 1e9)
-        if self.states > MOST_STATES:
+        if self.states is not None and self.states > MOST_STATES:
             shown = f"{self.states:.3g}" if self.states < 10**18 else "(a huge number)"
             raise InputError(f"--states {shown} is above {MOST_STATES:g}: a larger ring does not fit.")
         check_range("--seed", self.seed, 0, LARGEST_SEED)
         check_range("--draws", self.draws, 0, 10_000)
         check_range("--rounds", self.rounds, 0, 10_000)
+        check_range("--starts", self.starts, 1, 10_000)
         check_range("--guess", self.guess, -1e3, 1e3)
         # Squared in the misfit, and all of it in single precision.
         if self.noise is not None and self.noise > 0:
@@ -151,3 +202,19 @@ def _show(summary: dict[str, Any], misfits: int) -> None:
         print(f"forcing {value:.3f}, 90% interval [{low:.3f}, {high:.3f}]")
     print(f"largest local chi2 {summary['largest_chi2']:.2f}; {misfits} sites keep a misfit")
     print(f"posterior and page: {summary['report']}")
+
+
+def _show_system(summary: dict[str, Any]) -> None:
+    scores, fit = summary.get("scores"), summary["fit"]
+    print(f"{summary['states']} states, {summary['times']} times: {summary['solve_s']:.2f} s (compiling included)")
+    if scores:
+        print(f"{summary['scored']}: RMSE {scores['rmse']:.4g}, inside 90% intervals {scores['coverage90']:.1%}")
+    if summary["theta_inferred"]:
+        names = summary["theta_names"] or [f"theta[{i}]" for i in range(len(summary["theta"]))]
+        for name, value, (low, high) in zip(names, summary["theta"], summary["theta_interval"], strict=True):
+            print(f"{name} {value:.4g}, 90% interval [{low:.4g}, {high:.4g}]")
+    for line in fit["problems"]:
+        print(f"NOT TO BE BELIEVED: {line}")
+    for line in fit["notes"]:
+        print(f"note: {line}")
+    print(f"chi2 {fit['chi2']:.2f} per observation; posterior and page: {summary['report']}")

@@ -20,9 +20,10 @@ __all__ = ["SUMMARY", "is_inference", "read_inference", "write_inference_report"
 
 SUMMARY = "inference.json"
 SITES_SHOWN = 200
+FEW = 8  # states that are all shown over time, and not as a picture of space and time
 MAX_BYTES = 2**34  # of the arrays of an inference, unpacked
 LABELS = {
-    "rmse": "RMSE, never observed",
+    "rmse": "RMSE",
     "rmse_first_quarter": "first quarter",
     "rmse_middle": "middle half",
     "rmse_last_quarter": "last quarter",
@@ -33,8 +34,8 @@ LABELS = {
     "crps": "CRPS",
 }
 MEANINGS = {
-    "rmse": "root mean squared error of components that nobody measured",
-    "lost": "share of components whose own RMSE is above 2",
+    "rmse": "root mean squared error of components that nobody measured (of all where every one was seen)",
+    "lost": "share of components whose own RMSE is above half of their spread (2 for Lorenz-96)",
     "coverage90": "share of the truth inside them; 0.9 is right",
     "draws_coverage90": "the same by draws from the posterior",
     "crps": "error of the whole distribution: 0 is best, in the unit of the states",
@@ -76,12 +77,13 @@ def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
         )
     for number, (summary, posterior) in enumerate(read):
         name = f"{summary['system']}, {summary['states']:,} states, seed {summary['seed']}" if len(read) > 1 else ""
-        figures += [
-            _figure(f"space-{number}", f"Space and time {name}", "The first sites; marks: never observed.",
-                    space_time_figure(posterior)),
-            _figure(f"bands-{number}", f"Components never observed {name}", "Bands hold 90% of the posterior.",
-                    components_figure(posterior)),
-        ]  # fmt: skip
+        wide = posterior["mean"].shape[1] > FEW
+        which = "Components never observed" if posterior["hidden"].any() else "Trajectories"
+        if wide:
+            seen = "The first sites; marks: never observed."
+            figures.append(_figure(f"space-{number}", f"Space and time {name}", seen, space_time_figure(posterior)))
+        figures.append(_figure(f"bands-{number}", f"{which} {name}", "Bands hold 90% of the posterior.",
+                               components_figure(posterior, names=summary.get("names") or ())))  # fmt: skip
     names = [f"{s['states']:,} states, seed {s['seed']}" for s in summaries]
     scores = render("sections/inference_scores.html", names=names, rows=_rows(summaries))
     blocks = [
@@ -97,15 +99,29 @@ def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
         "report.html",
         kind="inference",
         title=f"Inference: {', '.join(dict.fromkeys(s['system'] for s in summaries))}",
-        subtitle="Trajectories inferred from part of their components by projections in tangent slices (WVI).",
-        verdicts=[],
-        notes=[],
+        subtitle="Trajectories inferred from part of their components by Gauss-Newton steps (no sliced distance).",
+        verdicts=[
+            _verdict(s, name if len(summaries) > 1 else "")
+            for name, s in zip(names, summaries, strict=True)
+            if "fit" in s
+        ],
+        notes=[note for s in summaries for note in s.get("notes", ())],
         sections=sections,
         version=summaries[0].get("versions", {}).get("awavo", ""),
         charts="{}",
         footnote="Bands and intervals hold 90% of the posterior. Hidden components were never observed.",
         **frame("chart.js", "chart_events.js", "page.js"),
     )
+
+
+def _verdict(summary: Mapping[str, Any], label: str) -> dict[str, str]:
+    """Whether the posterior fits what was observed; where it does not, what to do."""
+    fit = summary["fit"]
+    state = "bad" if not fit["good"] else "part" if fit["notes"] else "ok"
+    text = " ".join(fit["problems"]) or "The posterior fits what was observed, as far as its noise says."
+    chi2 = "not finite" if fit["chi2"] is None else f"{fit['chi2']:.2f}"
+    source = f"Squared residuals per observation {chi2}; 1 is as noisy as they are"
+    return {"state": state, "text": text[:1].upper() + text[1:], "source": source, "label": label}
 
 
 def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -121,14 +137,21 @@ def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows.append(row("parameters (90% interval)", [_theta(s) for s in summaries]))
     fit = "misfit of the worst region to its measurements; about 1 is as noisy as they are"
     rows.append(row("largest local chi²", [_number(s["largest_chi2"]) for s in summaries], fit))
-    rows.append(row("seconds (compilation apart)", [f"{s['solve_s']:.2f}" for s in summaries]))
-    rows.append(row("compilation, s", [f"{s['compile_s']:.1f}" for s in summaries]))
+    apart = "" if all(s.get("compile_s") is None for s in summaries) else " (compilation apart)"
+    rows.append(row(f"seconds{apart}", [f"{s['solve_s']:.2f}" for s in summaries]))
+    if any(s.get("compile_s") is not None for s in summaries):
+        rows.append(row("compilation, s", [_number(s.get("compile_s")) for s in summaries]))
     return rows
 
 
 def _theta(summary: Mapping[str, Any]) -> str:
-    parts = zip(summary["theta"], summary["theta_interval"], strict=True)
-    return ", ".join(f"{value:.4g} [{low:.4g}, {high:.4g}]" for value, (low, high) in parts)
+    names = summary.get("theta_names") or [""] * len(summary["theta"])
+    truth = summary.get("theta_truth") or [None] * len(names)
+    parts = zip(names, summary["theta"], summary["theta_interval"], truth, strict=True)
+    return ", ".join(
+        f"{name} {value:.4g} [{low:.4g}, {high:.4g}]".strip() + ("" if known is None else f" (truth {known:.4g})")
+        for name, value, (low, high), known in parts
+    )
 
 
 def _number(value: float | None) -> str:
@@ -171,7 +194,7 @@ def space_time_figure(posterior: Mapping[str, np.ndarray]) -> Any:
     return figure
 
 
-def components_figure(posterior: Mapping[str, np.ndarray], count: int = 6) -> Any:
+def components_figure(posterior: Mapping[str, np.ndarray], count: int = 6, names: Sequence[str] = ()) -> Any:
     """Hidden components over time with their 90% bands, and the truth where it is known."""
     places = np.flatnonzero(posterior["hidden"])
     places = places if len(places) else np.arange(posterior["mean"].shape[1])
@@ -184,7 +207,7 @@ def components_figure(posterior: Mapping[str, np.ndarray], count: int = 6) -> An
         axis.plot(posterior["times"], mean, label="inference")
         if "truth" in posterior:
             axis.plot(posterior["times"], posterior["truth"][:, place], "k--", lw=1, label="truth")
-        axis.set_ylabel(f"$x_{{{place}}}$")
+        axis.set_ylabel(names[place] if names else f"$x_{{{place}}}$")
     for axis in axes[-1]:
         axis.set_xlabel("time")
     axes[0][0].legend(fontsize=7, ncols=3)

@@ -29,8 +29,12 @@ def score(
     truth: Float[np.ndarray, "T I"],
     hidden: Bool[np.ndarray, " I"],
     draws: Float[np.ndarray, "r T I"] | None = None,
+    lost: float = LOST,
 ) -> dict[str, Any]:
-    """Scores over the components never observed, at the times of observation (all but the first row)."""
+    """Scores over the components never observed, at the times of observation (all but the first row).
+
+    Where every component is observed, over all of them. A component is lost when its own RMSE is above `lost`.
+    """
     hidden = hidden if hidden.any() else ~hidden
     error = (mean - truth)[1:][:, hidden].astype(np.float64)
     width = std[1:][:, hidden]
@@ -46,7 +50,7 @@ def score(
         "rmse_middle": rmse(error[quarter:-quarter]),
         "rmse_last_quarter": rmse(error[-quarter:]),
         "median_absolute_error": float(np.median(np.abs(error))),
-        "lost": float(np.mean(own > LOST)),
+        "lost": float(np.mean(own > lost)),
         "coverage90": float(np.mean(np.abs(error) <= Z90 * width)),
         "components": int(hidden.sum()),
     }

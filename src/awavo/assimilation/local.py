@@ -1,0 +1,140 @@
+"""`infer` for systems whose sites feel their neighbours only: patches of the lattice, in units that suit it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state, suspicious
+from awavo.assimilation.descent import Observed
+from awavo.assimilation.engine import Engine, Settings, make_data, reuse_engine
+from awavo.assimilation.fit import Fit
+from awavo.assimilation.modes import SearchSettings
+from awavo.assimilation.observations import check_observations
+from awavo.assimilation.system import System, free_parameters, num_states
+from awavo.assimilation.trajectories import Data
+from awavo.errors import InputError
+
+__all__ = ["infer_local", "is_local", "local_fit", "local_settings", "rescale"]
+
+# The standard deviation of a site for which the noises of `Settings` were chosen, and a noise that is small there.
+USUAL_STD, SMALL_NOISE = 3.64, 0.3
+# Sites with a local chi2 above this keep a misfit, and the share of them that makes the whole doubtful.
+MISFIT, DOUBTFUL = 1.5, 0.02
+
+
+def is_local(system: System, numbers: Observed, timed: bool) -> bool:
+    """Whether patches can solve it: sites seen themselves, a flow without times, one interval before the first."""
+    return system.layout != "global" and system.observe is None and not timed and not numbers.seen[0].any()
+
+
+@lru_cache(maxsize=32)
+def _in_units(flow: Callable[..., Array], unit: float, shift: float) -> Callable[..., Array]:
+    return lambda x, theta: (flow(shift + unit * x, theta) - shift) / unit
+
+
+def rescale(system: System) -> tuple[System, float, float]:
+    """The system in units in which a site's standard deviation is that of Lorenz-96; the unit and the shift.
+
+    In these the model noises of the stages are right. A mean far from 0 is taken off, as it costs single precision.
+    """
+    unit = float(np.median(np.asarray(system.prior_std, float))) / USUAL_STD
+    mean = float(np.median(np.asarray(system.prior_mean, float)))
+    shift = mean if abs(mean) > 10 * unit * USUAL_STD else 0.0
+    if unit == 1.0 and shift == 0.0:
+        return system, 1.0, 0.0
+    return (
+        system._replace(
+            flow=_in_units(system.flow, unit, shift),
+            coarse=None if system.coarse is None else _in_units(system.coarse, unit, shift),
+            prior_mean=(np.asarray(system.prior_mean, float) - shift) / unit,
+            prior_std=np.asarray(system.prior_std, float) / unit,
+            model_noise=np.asarray(system.model_noise, float) / unit,
+        ),
+        unit,
+        shift,
+    )
+
+
+def local_settings(system: System, noise: float, num_draws: int, seed: int) -> Settings:
+    """Settings for noise of this size (in the units of `rescale`): a noise that is small needs a tighter model."""
+    tight = min(1.0, noise / SMALL_NOISE)
+    base, sites = Settings(), num_states(system)
+    slots = 4 if jax.default_backend() == "cpu" else int(min(max(sites // 64, 64), 16384))
+    search = SearchSettings(slots=slots)
+    reach = 10 if system.reach is None else max(max(pair) for pair in system.reach)
+    return base._replace(
+        model_noise=base.model_noise * tight, margin=max(base.margin, round(0.8 * reach)), num_draws=num_draws,
+        infer_theta=len(free_parameters(system)) > 0, search=search._replace(floor=search.floor * tight),
+        tightness=tight, seed=seed,
+    )  # fmt: skip
+
+
+def local_fit(chi2: Float[np.ndarray, " I"], overall: float, finite: bool, doubt: float = MISFIT) -> Fit:
+    """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused."""
+    if not finite:
+        told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
+        return Fit(False, np.inf, np.inf, False, (told,), ())
+    bad = np.flatnonzero(chi2 > MISFIT)
+    worst = float(chi2.max())
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    if len(bad):
+        first = ", ".join(map(str, bad[:8])) + (", ..." if len(bad) > 8 else "")
+        told = f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {first}): a wrong mode there"
+        if len(bad) > DOUBTFUL * len(chi2) + 1:
+            problems = (f"{told}, a wrong model (give model_noise), or noise understated.",)
+        else:
+            notes = (f"{told}; their intervals are too narrow.",)
+    elif worst > doubt:
+        place = int(np.argmax(chi2))
+        notes = (f"sites around {place} fit less well than chance mostly allows (local chi2 {worst:.2f}): this may "
+                 "be a wrong mode there.",)  # fmt: skip
+    return Fit(not problems, overall, worst, True, problems, notes)
+
+
+def _last(engine: Engine, data: Data, state: AssimilationState) -> Posterior:
+    item = None
+    for item, _ in assimilate(engine, data, state):  # noqa: B007
+        pass
+    assert isinstance(item, Posterior)
+    return item
+
+
+def infer_local(
+    system: System, numbers: Observed, num_draws: int, seed: int, begin_at: tuple[np.ndarray, np.ndarray] | None
+) -> tuple[Posterior, Fit]:
+    """The posterior in the system's own units, and the verdict on it."""
+    free = free_parameters(system)
+    if 0 < len(free) < np.size(system.theta):
+        raise InputError("on a lattice all parameters are inferred or none: give each a theta_std, or layout='global'.")
+    scaled, unit, shift = rescale(system)
+    value = np.where(numbers.seen, (numbers.value - shift) / unit, np.nan)[1:]
+    noise = np.asarray(numbers.noise)[1:] / unit
+    typical = float(np.median(noise[numbers.seen[1:]]))
+    if system.layout == "ring":
+        check_observations(value, system.shape, typical)
+    settings = local_settings(system, typical, num_draws, seed)
+    data = make_data(scaled, value, noise, settings)
+    engine, _ = reuse_engine(scaled, data, settings)
+    state = first_state(data, np.asarray(system.theta, float))
+    if begin_at is not None:
+        x = (np.asarray(begin_at[0], float).reshape(len(value) + 1, -1) - shift) / unit
+        theta = jnp.asarray(begin_at[1], state.x.dtype)
+        done = len(settings.anneal)
+        state = state._replace(x=jnp.asarray(x, state.x.dtype), theta=theta, stage=done)
+        engine = engine._replace(search=None)
+    doubt = suspicious(len(value[0]), int(numbers.seen.sum()), settings.search.window)
+    posterior = _last(engine, data, state)
+    seen = np.asarray(numbers.seen)[1:]
+    residual = (np.nan_to_num(value) - posterior.mean[1:])[seen] / noise[seen]
+    finite = bool(np.isfinite(posterior.mean).all() and np.isfinite(posterior.std).all())
+    fit = local_fit(posterior.chi2, float(np.mean(residual**2)), finite, doubt)
+    return posterior._replace(
+        mean=shift + unit * posterior.mean, std=unit * posterior.std, draws=shift + unit * posterior.draws
+    ), fit
