@@ -101,6 +101,11 @@ def polishing(num_times: int) -> Schedule:
     return Schedule(np.full(STAGES, np.nan), np.full(STAGES, float(num_times)))
 
 
+def where(condition: Array, yes: Array | float | int, no: Array | float | int) -> Array:
+    """`jnp.where` of three arguments: a choice, never a tuple of places."""
+    return jnp.where(condition, yes, no)
+
+
 def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
     """Build the programs; they are compiled at their first call, and kept for others of the same shape.
 
@@ -149,10 +154,10 @@ def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
         q2 = jnp.concatenate([q**2, jnp.zeros(len(free), x.dtype)])
         first = jnp.concatenate([observed.prior_std, observed.theta_std]) ** 2
         chain = Chain(
-            jnp.concatenate([step, still], 1), jnp.broadcast_to(q2, (len(x) - 1, size)), jnp.where(keep, seen, 0.0),
-            jnp.where(observed.seen, observed.noise**2, 1.0), first,
+            jnp.concatenate([step, still], 1), jnp.broadcast_to(q2, (len(x) - 1, size)), where(keep, seen, 0.0),
+            where(observed.seen, observed.noise**2, 1.0), first,
         )  # fmt: skip
-        return chain, jnp.where(observed.seen, observed.value - made, 0.0)
+        return chain, where(observed.seen, observed.value - made, 0.0)
 
     def right_hand_side(observed, x, theta):
         first = jnp.concatenate([observed.prior_mean - x[0], (observed.theta - theta)[free]])
@@ -169,7 +174,7 @@ def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
 
     def surprises(observed, x, theta):
         seen = jax.vmap(see, (0, None, 0))(x, theta, observed.times)
-        return jnp.where(observed.seen, observed.value - seen, 0.0)
+        return where(observed.seen, observed.value - seen, 0.0)
 
     def scales(observed):
         """How far states move in the first interval under the prior."""
@@ -178,7 +183,7 @@ def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
         moved = jax.vmap(flow, (0, None, None, None))(x, observed.theta, observed.times[0], observed.times[1]) - x
         bad = ~jnp.isfinite(moved)
         limit = 2 * observed.prior_std
-        square = jnp.where(bad, limit, jnp.clip(moved, -limit, limit)) ** 2
+        square = where(bad, limit, jnp.clip(moved, -limit, limit)) ** 2
         return jnp.sqrt(jnp.mean(square, 0)) + 1e-3 * observed.prior_std
 
     @jax.jit
@@ -191,15 +196,15 @@ def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
             """What is looked at, and the noise of the model; of the last steps it is the model's own."""
             at = jnp.minimum(i, STAGES - 1)
             final = (i >= STAGES) | jnp.isnan(schedule.share[at])
-            share = jnp.where(final, 0.0, schedule.share[at])
-            looked = observed.seen & (number < jnp.where(final, jnp.inf, schedule.horizon[at]))[:, None]
+            share = where(final, 0.0, schedule.share[at])
+            looked = observed.seen & (number < where(final, jnp.inf, schedule.horizon[at]))[:, None]
             return observed._replace(seen=looked), jnp.maximum(share * scale, least), final
 
         def advance(state):
             i, whole, x, theta, _ = state
             window, q, final = stage(i)
             own = whole > 0
-            delta = step(window, x, theta, jnp.where(own, observed.model_noise, q))
+            delta = step(window, x, theta, where(own, observed.model_noise, q))
             limit = jnp.concatenate([4 * observed.prior_std, 2 * observed.theta_std])
             delta = jnp.clip(jnp.nan_to_num(delta, nan=0.0), -limit, limit)
             # All lengths of the step at once; the last is none at all.
@@ -209,13 +214,13 @@ def make_descent(system: System, num_draws: int, dense: bool = True) -> Descent:
                 return x + share * delta[:, :num], theta.at[free].add(share * delta[-1, num:])
 
             costs = jax.vmap(lambda s: cost(window, *moved(s), q))(shares)
-            best = jnp.where(own & jnp.isfinite(costs[0]), 0, jnp.argmin(costs))
+            best = where(own & jnp.isfinite(costs[0]), 0, jnp.argmin(costs))
             x, theta = moved(shares[best])
             done = final & ((costs[-1] - costs[best] < ENOUGH) | (i >= STAGES + POLISH))
-            return i + 1, jnp.where(done | own, whole + 1, 0), x, theta, costs[best]
+            return i + 1, where(done | own, whole + 1, 0), x, theta, costs[best]
 
         # A schedule without stages begins at the end.
-        begin = jnp.where(jnp.isnan(schedule.share[0]), STAGES, 0)
+        begin = where(jnp.isnan(schedule.share[0]), STAGES, 0)
         start = (begin, 0, x, theta, jnp.asarray(jnp.inf, x.dtype))
         end = lax.while_loop(lambda state: jnp.less_equal(state[1], WHOLE), advance, start)
         return Found(end[2], end[3], end[4], end[0])
