@@ -56,7 +56,7 @@ class Watch:
                 if self.video_every:
                     maker.start()
                 try:
-                    while not over.wait(3600):
+                    while not over.wait(0.5):  # a signal may reach another thread: this one looks for it
                         pass
                 except KeyboardInterrupt:
                     print("stopped watching; the training is not touched.")
