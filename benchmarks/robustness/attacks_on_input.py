@@ -252,7 +252,9 @@ ATTACKS = {
     "option: infer --noise 1e308": Mutant(
         "cli/infer.py", 'check_range("--noise", self.noise, 1e-6, 1e6)', "pass", INFER
     ),
-    "option: infer --states 10**12": Mutant("cli/infer.py", "if self.states > MOST_STATES:", "if False:", INFER),
+    "option: infer --states 10**12": Mutant(
+        "cli/infer.py", "if self.states is not None and self.states > MOST_STATES:", "if False:", INFER
+    ),
     "task option: nan, inf, text": Mutant(
         "registry.py",
         "if not abs(value) <= LARGEST_OPTION:  # NaN compares as false, and whole numbers have no end",
