@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import os
+import signal
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +25,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("AWAVO_QUIET", "1")
 # No lines of code attached to the operations of a program: they are a tenth of tracing and lowering.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
+
+# A shell starts its background jobs deaf to Ctrl-C, which tests send: they and their children listen all the same.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest  # noqa: E402
 
