@@ -29,13 +29,14 @@ def measure(seeds: int, seconds: float, cache: str) -> dict:
     import jax
 
     from awavo.algorithms.orpo_dr import OrpoDrConfig, orpo_dr
+    from awavo.algorithms.sizes import resolve_sizes
     from awavo.registry import make_task
     from awavo.training.compilation import enable_cache
     from awavo.training.loop import CompiledRunner, chunk_fn, init_fn
 
     enable_cache()
     env = make_task("cartpole")
-    config = OrpoDrConfig(**SETTINGS)
+    config = resolve_sizes(env.spec, OrpoDrConfig(**SETTINGS))
     algorithm = orpo_dr(env.spec, config)
     axis = "map" if jax.default_backend() == "cpu" else "vmap"
     runner = CompiledRunner(

@@ -4,8 +4,9 @@
         --first-seed 200 --checks 10 --from-step 14000 --out benchmarks/learner/results/cartpole.json
 
 Tasks in JAX run as one program on the device; host tasks (halfcheetah-velocity, ..) with all seeds' environments in one
-pool of threads. `--num-envs 2048` is the regime of thousands of environments; nothing else is ever set. `--scale`
-multiplies rewards, costs and limits. `--until` stops after so many seconds and evaluates what there is.
+pool of threads. `--num-envs 2048` is the regime of thousands of environments; nothing else of the learner is ever set.
+`--scale` multiplies rewards, costs and limits; `--task-option gait_hz=1.5` sets an option of the task. `--until` stops
+after so many seconds and evaluates what there is.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ Array2 = Array3 = np.ndarray  # [seeds, episodes] and [seeds, episodes, costs]
 ALGORITHMS = {"orpo-dr": (OrpoDrConfig, orpo_dr), "awavo": (AwavoConfig, awavo)}
 
 
-def device_task(name: str, limits: tuple[float, ...], scale: float) -> Env:
+def device_task(name: str, options: dict[str, Any], scale: float) -> Env:
     """A task in JAX, its rewards, costs and limits multiplied."""
     if name == "pendulum":
         from pendulum import pendulum  # beside this file
 
         env = pendulum()
     else:
-        env = make_task(name, cost_limits=limits)
+        env = make_task(name, **options)
     if scale == 1.0:
         return env
 
@@ -70,7 +71,7 @@ def sized(args: argparse.Namespace, spec: EnvSpec) -> tuple[Any, Algorithm]:
 
 def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
     """Train tasks in JAX; at each mark the steps, the returns and the costs of every seed's episodes."""
-    env = device_task(args.task, tuple(args.limits), args.scale)
+    env = device_task(args.task, args.options, args.scale)
     config, algorithm = sized(args, env.spec)
     rows = config.num_envs * config.rollout_length
     start = jit_once(jax.vmap(init_fn(env, algorithm, config.num_envs)))
@@ -88,7 +89,7 @@ def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> I
 
 def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
     """Train tasks whose simulator is not in JAX: the environments of all seeds step together."""
-    with make_host_task(args.task, num_envs=1) as probe:
+    with make_host_task(args.task, num_envs=1, **args.options) as probe:
         spec = probe.spec
     config, algorithm = sized(args, spec)
     num, envs, length = len(seeds), config.num_envs, config.rollout_length
@@ -98,7 +99,7 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
     keys = jax.vmap(jax.random.key)(seeds)
     state, done = jit_once(jax.vmap(algorithm.init))(keys), 0
     fresh = jax.tree.map(lambda x: jnp.broadcast_to(x, (num, *x.shape)), algorithm.begin(envs))
-    with make_host_task(args.task, num_envs=num * envs) as host:
+    with make_host_task(args.task, num_envs=num * envs, **args.options) as host:
         host_state = HostState(host, num, envs, int(seeds[0]))
         memory = fresh
         for mark in marks:
@@ -166,7 +167,7 @@ def host_episodes(args: argparse.Namespace, spec: EnvSpec, num: int, act: Any) -
     """Returns and costs of one greedy episode in each of the evaluation's environments."""
     returns, costs = np.zeros((num, args.episodes)), np.zeros((num, args.episodes, spec.num_costs))
     alive = np.ones((num, args.episodes), bool)
-    with make_host_task(args.task, num_envs=num * args.episodes) as host:
+    with make_host_task(args.task, num_envs=num * args.episodes, **args.options) as host:
         obs = np.asarray(host.reset(10_000 + args.first_seed)).reshape(num, args.episodes, -1)
         for _ in range(spec.horizon):
             out = host.step(np.asarray(act(obs)).reshape(num * args.episodes, -1))
@@ -181,7 +182,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--algo", choices=sorted(ALGORITHMS), default="awavo")
     parser.add_argument("--task", default="cartpole")
-    parser.add_argument("--limits", type=float, nargs="*", default=[30.0, 10.0])
+    parser.add_argument("--limits", type=float, nargs="*", help="the task's own, if not given")
+    parser.add_argument("--task-option", nargs="*", default=[], help="NAME=NUMBER")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--num-envs", type=int, default=0)
     parser.add_argument("--steps", type=int, default=20_000)
@@ -193,6 +195,9 @@ def main() -> None:
     parser.add_argument("--until", type=float, default=1e9, help="seconds")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    args.options = {name: float(value) for name, value in (pair.split("=") for pair in args.task_option)}
+    if args.limits:
+        args.options["cost_limits"] = tuple(args.limits)
     begun = time.perf_counter()
     args.left = lambda: args.until - (time.perf_counter() - begun)
     seeds = jnp.arange(args.first_seed, args.first_seed + args.seeds, dtype=jnp.int32)
