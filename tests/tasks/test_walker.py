@@ -116,6 +116,25 @@ def test_physics_that_diverges_ends_the_episode():
     env.close()
 
 
+def test_sensors_that_are_no_numbers_end_the_episode():
+    """The last solve of a step is read before MuJoCo checks it: a run of ten seeds died of one such number."""
+    env = make_host_task("walker", num_envs=2, threads=1)
+    env.reset(0)
+    walk = env._backend._walk
+
+    def spoil(data):
+        walk(data)
+        if data is env._backend._datas[1]:
+            data.sensordata[0] = np.inf
+
+    env._backend._threads._step = spoil
+    out = env.step(np.zeros((2, 10), np.float32))
+    assert out.terminated.tolist() == [False, True]
+    np.testing.assert_allclose([out.reward[1], out.costs[1, 0]], [-10, 1])
+    assert np.isfinite(out.final_obs).all()
+    env.close()
+
+
 def test_threads_change_nothing():
     seen = []
     for threads in (1, 3):

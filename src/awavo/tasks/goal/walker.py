@@ -34,6 +34,7 @@ __all__ = [
 SUBSTEPS = 10  # of 5 ms
 OBS_DIM = 3 + 2 + 3 + BINS + 20 + 10 + 3 + 2 + 3
 TORSO_HEIGHT = 0.43
+DIVERGED = 1e10  # from here on MuJoCo calls a number bad
 
 
 class WalkerTask(NamedTuple):
@@ -109,9 +110,11 @@ def advance_task(
 ) -> tuple[WalkerTask, Timestep]:
     """One step of the rules after the physics has come to `base`; episodes that end start again at once.
 
-    Where the physics is `broken` (it diverged), the episode terminates with reward -10 and cost 1, as in GUARD.
+    Where the physics is `broken` (it diverged), the episode terminates with reward -10 and cost 1, as in GUARD. The
+    last solution of a step is read by sensors before MuJoCo checks it, so they are looked at too.
     """
     step_key, reset_key = jax.random.split(key)
+    broken |= ~jnp.all(jnp.abs(jnp.concatenate([base, sensors])) < DIVERGED)
     base, sensors = jnp.where(broken, 0.0, base), jnp.where(broken, rest, sensors)
     goal, found = score(step_key, state.goal, walker_pose(base, state.goal)[0], params, three_d=False)
     reward, cost = jnp.where(broken, -MAX_SHAPED, found.reward), jnp.where(broken, 1.0, found.cost)
