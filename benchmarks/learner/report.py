@@ -59,7 +59,8 @@ def main() -> None:
     walker = json.loads((HERE / "results" / "first" / "walker-mjx.json").read_text())["on_c_mujoco"]
     returns, costs = np.asarray(walker["returns"]), np.asarray(walker["costs"])
     lines.append(
-        f"| walkers of the first round on C MuJoCo (5) | orpo-dr | 200 to 202 | | {interval(returns)} | {interval(costs[:, 0])} | "
+        "| walkers of the first round on C MuJoCo (5) | orpo-dr | 200 to 202 | | "
+        f"{interval(returns)} | {interval(costs[:, 0])} | "
         f"{int((costs <= 5).sum())} of {len(returns)} | >= 25 | {' '.join(f'{value:.4g}' for value in returns)} |"
     )
     PAGE.write_text("\n".join(lines) + "\n")

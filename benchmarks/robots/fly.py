@@ -1,7 +1,7 @@
 """The flight tasks under AWaVO (or the tracking law alone): rms error, costs, collisions, and the time of a decision.
 
     PYTHONPATH=src python benchmarks/robots/fly.py [--seeds 8] [--tasks FT1 FT2 FT3] [--policies awavo]
-        [--mismatch] [--out benchmarks/robots/results/fly.json]
+        [--mismatch] [--move cells] [--particles 32] [--out benchmarks/robots/results/fly.json]
 
 Episodes of 500 steps (10 s at 50 Hz). With --mismatch the vehicle's true mass (within 5%) and drag (within a factor of
 1.4) differ from what the controller believes. Times run from the state on the host to the action and the commands
@@ -22,8 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.control.flight_planner import DEFAULT as CONFIG
+from awavo.control.flight_planner import DEFAULT
 from awavo.control.flight_policy import awavo_step, flight_policy, start_memory, tick_plan
+from awavo.control.planner_config import MOVES, PlannerConfig
 from awavo.provenance import command_line, device_info, source_commit, versions
 from awavo.registry import make_task
 from awavo.tasks.base import Clocked
@@ -33,13 +34,13 @@ from awavo.tasks.quadrotor.references import lissajous
 from awavo.types import Box
 
 
-def controllers(env):
+def controllers(env, config: PlannerConfig):
     """Build `decide(key, state, memory, params) -> (plan by ticks, memory)` of both policies, and their memory."""
-    step = jax.jit(lambda key, state, memory, params: awavo_step(params, lissajous, CONFIG)(key, state, memory))
+    step = jax.jit(lambda key, state, memory, params: awavo_step(params, lissajous, config)(key, state, memory))
 
     def awavo(key, state, memory, params):
         plan, memory = step(key, state, memory, params)
-        return tick_plan(plan, CONFIG.dt, DT), memory
+        return tick_plan(plan, config.dt, DT), memory
 
     law = jax.jit(
         lambda state, params: flight_policy(env._replace(params=params), "track")[0](None, Clocked(state, 0), None, ())[
@@ -50,7 +51,7 @@ def controllers(env):
     def track(key, state, memory, params):
         return np.asarray(law(state, params))[None], memory
 
-    return {"awavo": (awavo, start_memory(CONFIG)), "track": (track, ())}
+    return {"awavo": (awavo, start_memory(config)), "track": (track, ())}
 
 
 def true_params(params, seed: int, mismatch: bool):
@@ -97,8 +98,11 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["FT1", "FT2", "FT3"], choices=list(FLIGHT_TASKS))
     parser.add_argument("--policies", nargs="+", default=["awavo"], choices=["awavo", "track"])
     parser.add_argument("--mismatch", action="store_true")
+    parser.add_argument("--move", choices=MOVES, default=DEFAULT.move)
+    parser.add_argument("--particles", type=int, default=DEFAULT.num_particles)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    config = DEFAULT._replace(move=options.move, num_particles=options.particles)
     env = make_task("quadrotor")
     bare_reset, bare_step = flight_functions(lissajous, Box(ACTION_LOW, ACTION_HIGH))
     reset = jax.jit(lambda key, params: bare_reset(key, params)[0])
@@ -112,7 +116,7 @@ def main() -> None:
     limits = np.array(env.spec.cost_limits)
     results: dict[str, dict] = {}
     for policy in options.policies:
-        decide, memory = controllers(env)[policy]
+        decide, memory = controllers(env, config)[policy]
         for task in options.tasks:
             wind, obstacles = FLIGHT_TASKS[task]
             params = jax.tree.map(jnp.float32, env.params._replace(wind_on=wind, obstacles_on=obstacles))
@@ -134,7 +138,7 @@ def main() -> None:
             print(policy, task, {k: v for k, v in results[f"{policy} {task}"].items() if k != "flights"}, flush=True)
             if options.out:
                 made = {"command": command_line(), "commit": source_commit(), "device": device_info()}
-                made |= {"versions": versions(), "load": os.getloadavg(), "planner": CONFIG._asdict()}
+                made |= {"versions": versions(), "load": os.getloadavg(), "planner": config._asdict()}
                 options.out.parent.mkdir(parents=True, exist_ok=True)
                 options.out.write_text(json.dumps({"results": results, **made}, indent=1) + "\n")
 

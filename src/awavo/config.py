@@ -24,10 +24,12 @@ __all__ = [
     "parse_value",
     "setting",
     "stored_fingerprint",
+    "without_retired",
 ]
 
 T = TypeVar("T")
 LONGEST_VALUE = 10_000  # characters of an option's value
+RETIRED = {"num_steps": 4}  # settings of algorithms that became constants
 
 
 def setting(
@@ -146,6 +148,15 @@ def config_from_mapping(kind: type[T], values: Mapping[str, Any], owner: str) ->
         if name not in names:
             raise UnknownNameError(f"{owner} has no option '{name}'.{did_you_mean(name, names)}")
     return kind(**_checked(kind, values))
+
+
+def without_retired(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a config.json without settings that are constants now, where they had that value."""
+    options = stored.get("algo_options")
+    if not isinstance(options, Mapping):
+        return dict(stored)
+    kept = {name: value for name, value in options.items() if name not in RETIRED or RETIRED[name] != value}
+    return {**stored, "algo_options": kept}
 
 
 def parse_value(text: str) -> Any:

@@ -136,7 +136,7 @@ class ActorParts(NamedTuple):
 
     `x = clip((obs - mean) / std, -10, 10)` goes through the layers `x @ weight + bias` with `activation` between them;
     the largest of the outputs is a discrete action, `tanh` of the first `dim` of them, scaled to the box, a continuous
-    one.
+    one. With `num_components` C > 1 the last C outputs say which `dim` of the first C `dim` these are: the largest's.
     """
 
     mean: Array
@@ -145,6 +145,7 @@ class ActorParts(NamedTuple):
     biases: tuple[Array, ...]
     activation: str
     space: ActionSpace
+    num_components: int = 1
 
 
 class Critics(NamedTuple, Generic[State]):

@@ -17,7 +17,7 @@ from awavo.types import Box, EnvSpec
 SMALL = AwavoConfig(
     num_envs=2, rollout_length=8, num_updates=4, batch_size=16, hidden=(16,), num_quantiles=4, replay_capacity=64,
     num_critics=1, backup_steps=1, warmup_steps=1, imagined_batch=16, num_members=3, horizon=4, num_sequences=16,
-    num_particles=8, num_slices=3, num_steps=2,
+    num_particles=8, num_slices=3,
 )  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def test_the_actor_alone_needs_no_planner(case, step):
     assert extras == ()
 
 
-TINY = dict(num_updates=1, rollout_length=2, num_steps=1)
+TINY = dict(num_updates=1, rollout_length=2)
 
 
 def test_one_member_with_random_slices_and_hard_rectification_learns():

@@ -163,7 +163,7 @@ def test_a_manifest_names_plain_files(name, tmp_path):
 def test_planner_of_awavo(tmp_path):
     settings = dict(
         num_envs=2, rollout_length=8, hidden=(8,), num_quantiles=4, replay_capacity=16, num_members=2,
-        num_sequences=8, horizon=3, num_steps=1,
+        num_sequences=8, horizon=3,
     )  # fmt: skip
     spec = make_task("cartpole").spec
     algorithm = make_awavo(spec, AwavoConfig(**settings))

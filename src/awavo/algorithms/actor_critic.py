@@ -7,7 +7,8 @@ r"""Actor and quantile critics, and one gradient step of both on stored transiti
     pi   <- ascend  E[ w_r log p(O_r|s,a) + sum_i w_i log p(O_gi|s,a) ] + eta H(pi)
     Zbar <- Polyak average of Z,   and of pi for the actor that decides greedily
 
-Discrete actions use the exact expectation over actions, continuous ones the pathwise derivative.
+Discrete actions use the exact expectation over actions, continuous ones the pathwise derivative, of every component of
+a mixture.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from awavo.algorithms import replay as ring
 from awavo.config import setting
 from awavo.inference.operators import Operator
 from awavo.inference.optimality import ReturnRange, log_optimality_fn
-from awavo.networks import Actor, Categorical, RunningStatistics, actor, normalize
+from awavo.networks import Actor, Categorical, RunningStatistics, SquashedMixture, actor, normalize
 from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
 from awavo.networks.optimize import adam, descend, optimizer_state, polyak_average
 from awavo.networks.quantiles import bellman_targets, quantile_huber
@@ -56,6 +57,9 @@ class ActorCriticConfig:
         0, "environment steps before the first update; 0: by the rule of sizes", low=0, high=1_000_000_000
     )
     hidden: tuple[int, ...] = setting((), "sizes of the hidden layers; none: by the rule of sizes", low=1, high=65_536)
+    num_components: int = setting(
+        1, "continuous actions: components of the policy, which keep ways apart", low=1, high=4
+    )
     num_quantiles: int = setting(16, "quantiles M of each critic", low=1, high=1_024)
     num_critics: int = setting(2, "critics of each signal, of which the most pessimistic counts", low=1, high=16)
     discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
@@ -124,7 +128,7 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -
 
     def init(key: Array) -> Learner:
         actor_key, critic_key = jax.random.split(key)
-        policy = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden)
+        policy = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden, config.num_components)
         critic = cautious_critic(critic_key, config.num_critics, draw_critic)
         opts = optimizer_state(actor_optimizer, policy), optimizer_state(critic_optimizer, critic)
         return Learner(policy, critic, _copy(critic), _copy(policy), *opts)
@@ -174,6 +178,12 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -
             utility, clip_rate = log_optimality(means, objective.weights, objective.ranges)
             expected = jnp.sum(jnp.exp(dist.log_probs()) * jax.lax.stop_gradient(utility), -1)
             entropy = dist.entropy()
+        elif isinstance(dist, SquashedMixture):
+            # A draw of every component, by weight: one drawn by chance would teach the weights nothing.
+            actions, log_probs, shares = dist.every(key)
+            means = objective.unit * jax.vmap(lambda action: critic(obs, action))(actions).mean(-1)
+            utility, clip_rate = log_optimality(means, objective.weights, objective.ranges)
+            expected, entropy = jnp.sum(shares * utility, 0), -jnp.sum(shares * log_probs, 0)
         else:
             # One draw, differentiated through the action into the critic.
             action, log_prob = dist.sample_with_log_prob(key)

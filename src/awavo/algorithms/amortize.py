@@ -22,15 +22,32 @@ from jaxtyping import Array, Float, Int
 
 from awavo.algorithms.actor_critic import MAX_GRAD_NORM
 from awavo.algorithms.orpo_dr import OrpoDrConfig
-from awavo.inference.sequences import ORDER, PlanningConfig, action_defining, to_unit
+from awavo.inference.sequences import ORDER, PlanningConfig, action_defining, to_box, to_unit
 from awavo.inference.wvi import categorical_gswd
-from awavo.networks import ActionDistribution, Actor, Categorical, RunningStatistics, SquashedGaussian, normalize
+from awavo.networks import (
+    ActionDistribution,
+    Actor,
+    Categorical,
+    RunningStatistics,
+    SquashedGaussian,
+    SquashedMixture,
+    normalize,
+)
 from awavo.networks.optimize import adam, all_finite, choose, descend, optimizer_state
 from awavo.networks.slicing import SlicingHead, diversity_loss
 from awavo.transport import adaptive_gswd
 from awavo.types import Box, Discrete, EnvSpec, Rollout
 
-__all__ = ["AmortizationConfig", "Amortizer", "PlanRecord", "Posteriors", "amortizer", "empty_posteriors", "store"]
+__all__ = [
+    "AmortizationConfig",
+    "Amortizer",
+    "PlanRecord",
+    "Posteriors",
+    "amortizer",
+    "empty_posteriors",
+    "policy_cloud",
+    "store",
+]
 
 # States of a rollout on which the slices are turned; Adam's step sizes of the slicing head and towards posteriors;
 # gradient steps of the head after each rollout; weight of the slices' diversity in units of the distance; decisions
@@ -184,18 +201,39 @@ def policy_distance(
         slices = jax.lax.stop_gradient(slices)
         return categorical_gswd(jax.nn.softmax(dist.logits), first, slices, defining=defining, order=ORDER)
     assert isinstance(space, Box)
+    if config.metric == "kl" and isinstance(dist, SquashedMixture):
+        return -jnp.mean(jax.vmap(dist.log_prob)(to_box(space, 0.999 * jnp.swapaxes(first, 0, 1))), 0)
     if config.metric == "kl":
         # Log-density before squashing; what squashing adds does not depend on the policy.
         inner = jnp.arctanh(jnp.clip(jnp.swapaxes(first, 0, 1), -0.999, 0.999))
         score = -0.5 * ((inner - dist.mean) / jnp.exp(dist.log_std)) ** 2 - dist.log_std
         return -jnp.mean(jnp.sum(score, -1), 0)
-    mean, log_std = (jnp.broadcast_to(x, (config.num_particles, *x.shape)) for x in (dist.mean, dist.log_std))
-    drawn = to_unit(space, SquashedGaussian(mean, log_std, dist.low, dist.high).sample(key))
+    drawn, chances = policy_cloud(key, dist, config.num_particles, space)
     # The first action's coordinates of every linear form.
     forms = slices.reshape(*slices.shape[:2], -1, config.horizon * space.dim)[..., : space.dim]
     forms = forms.reshape(*slices.shape[:2], -1)
-    distance = jax.vmap(lambda x, y, rows: adaptive_gswd(x, y, rows, defining=defining, order=ORDER))
-    return distance(jnp.swapaxes(drawn, 0, 1), first, forms)
+    if isinstance(dist, SquashedGaussian):  # equal weights, which sort faster
+        distance = jax.vmap(lambda x, y, rows: adaptive_gswd(x, y, rows, defining=defining, order=ORDER))
+        return distance(drawn, first, forms)
+    weighted = jax.vmap(lambda x, w, y, rows: adaptive_gswd(x, y, rows, x_weights=w, defining=defining, order=ORDER))
+    return weighted(drawn, chances, first, forms)
+
+
+def policy_cloud(
+    key: Array, dist: SquashedGaussian | SquashedMixture, num: int, space: Box
+) -> tuple[Float[Array, "B n d"], Float[Array, "B n"]]:
+    """Draws of the policy in each state, in [-1, 1], and their weights: of a mixture as many of every component.
+
+    Weights carry the gradient of the components' shares, which draws of one component or another would not have.
+    """
+    if isinstance(dist, SquashedGaussian):
+        mean, log_std = (jnp.broadcast_to(x, (num, *x.shape)) for x in (dist.mean, dist.log_std))
+        drawn = jnp.swapaxes(SquashedGaussian(mean, log_std, dist.low, dist.high).sample(key), 0, 1)
+        return to_unit(space, drawn), jnp.full(drawn.shape[:2], 1.0 / num)
+    each = -(-num // dist.logits.shape[-1])
+    drawn = jax.vmap(dist.components().sample)(jax.random.split(key, each))  # [each, B, C, d]
+    points = jnp.moveaxis(drawn, 0, 1).reshape(drawn.shape[1], -1, drawn.shape[-1])
+    return to_unit(space, points), jnp.tile(jax.nn.softmax(dist.logits) / each, (1, each))
 
 
 def _flat(x: Array) -> Array:

@@ -64,7 +64,14 @@ from awavo.inference.optimality import (
     return_bounds,
     widen_bounds,
 )
-from awavo.networks import ActionDistribution, RunningStatistics, SquashedGaussian, actor_parts, normalize
+from awavo.networks import (
+    ActionDistribution,
+    RunningStatistics,
+    SquashedGaussian,
+    SquashedMixture,
+    actor_parts,
+    normalize,
+)
 from awavo.networks.normalizer import running_statistics, update_statistics
 from awavo.networks.optimize import all_finite, choose
 from awavo.networks.stochastic import kl_divergence
@@ -207,6 +214,8 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         noise, memory = lasting_noise(key, memory)
         seen = normalize(state.obs_stats, obs)
         dist = state.learner.actor(seen)
+        if isinstance(dist, SquashedMixture):
+            dist = dist.choose(jax.random.fold_in(key, 1))
         assert isinstance(dist, SquashedGaussian)
         greedy = greedy_environments(obs.shape[0])[:, None]
         return jnp.where(greedy, state.learner.average_actor(seen).mode(), dist.at(noise)), (), memory
@@ -336,7 +345,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         return likelihood(means, weights, ranges_of(state))[0]
 
     def actor(state: OrpoDrState) -> ActorParts:
-        return actor_parts(state.obs_stats, state.learner.average_actor.net, spec.action_space)
+        return actor_parts(state.obs_stats, state.learner.average_actor.net, spec.action_space, config.num_components)
 
     critics = Critics[OrpoDrState](
         quantiles=lambda state, obs, action: (

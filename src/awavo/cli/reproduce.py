@@ -25,7 +25,7 @@ class Reproduce:
         arg(
             metavar="FIGURE|all",
             help="a figure of the paper (learning, flight, interpretation, convergence, lorenz, ablation), an "
-            "experiment about its inference (compression, modes, corridor), or all",
+            "experiment about its inference (compression, modes, corridor, amortisation), or all",
         ),
     ]
     budget: Annotated[str, arg(help="quick (for 2 CPU cores) or full (10 seeds, a GPU)")] = "quick"

@@ -8,8 +8,8 @@ r"""AWaVO as a flight controller that can say why: inference over detours and br
        same draws around 0 (wind removed); obstacles removed is the same rollout without its clearance cost
     4  l_S(z) = log mean_m exp((R_m - w_1 G_1m - w_2 G_2m) / lambda),   pi_S = softmax l_S
     5  act: the tracking law under the mean decision of pi
-    6  q for the next pool: decisions drawn by weight, systematically (WVI with KL: q is the target itself), and from
-       there, where `move` says so, to the nearest few particles by A-GSWD
+    6  q for the next pool, as `move` says: decisions drawn by weight, systematically (WVI with KL: q is the target
+       itself), from there down A-GSWD along random slices, or the cells of the best slice ascended for this decision
 
 The pool holds decisions for both worlds, with and without the force, so that all posteriors live on the same support.
 Deciding and explaining use the same posterior: nothing stands between what is explained and what is flown.
@@ -29,6 +29,7 @@ from awavo.control.belief import Belief, draw_members
 from awavo.control.detours import fresh_detours
 from awavo.control.flight_model import FlightModel, flight_model
 from awavo.control.planner_config import PlannerConfig, check_planner
+from awavo.inference.cells import compress
 from awavo.inference.wvi import effective_sample_size, move_particles, resample
 from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.forest import Forest
@@ -119,10 +120,12 @@ def move_posterior(
     key: Array, candidates: Float[Array, "K D"], weights: Float[Array, " K"], config: PlannerConfig
 ) -> Float[Array, "P D"]:
     """Return q after this decision, P particles for the weighted candidates, as `config.move` says."""
+    slices = jax.random.normal(jax.random.fold_in(key, 1), (config.num_slices, candidates.shape[1]))
+    if config.move == "cells":
+        return compress(candidates, weights, slices, config.num_particles, defining=Linear())[0]
     drawn = candidates[resample(key, weights, config.num_particles)]
     if config.move == "resampling":
         return drawn
-    slices = jax.random.normal(jax.random.fold_in(key, 1), (config.num_slices, candidates.shape[1]))
     return move_particles(drawn, candidates, weights, slices, defining=Linear(), num_steps=config.num_steps)[0]
 
 

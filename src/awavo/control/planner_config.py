@@ -10,7 +10,7 @@ from awavo.errors import InputError
 
 __all__ = ["MOVES", "PlannerConfig", "check_planner", "stored_planner"]
 
-MOVES = ("resampling", "agswd")
+MOVES = ("resampling", "agswd", "cells")
 # What the planner did before these were settings: records of that time do not name them.
 UNNAMED = {"move": "resampling", "num_slices": 8, "num_steps": 3, "max_rate": 6.0}
 
@@ -19,7 +19,8 @@ class PlannerConfig(NamedTuple):
     """Sizes of the pool, temperature and move of the posterior; horizon, weights and margins of the model.
 
     `move` says how the particles q follow the weighted candidates: "resampling" draws these by weight, "agswd" descends
-    the sliced distance from there (`num_slices`, `num_steps`).
+    the sliced distance from there along random slices (`num_slices`, `num_steps`), "cells" takes the cells of the best
+    of `num_slices` slices, each ascended for this decision (`awavo.inference.cells`).
     """
 
     # The pool: decisions remembered (with noise) and new ones; braces lie around the believed force and around none.
@@ -32,7 +33,7 @@ class PlannerConfig(NamedTuple):
     brace_std: float = 0.8
     # The posterior.
     temperature: float = 0.05
-    move: str = "resampling"
+    move: str = "cells"
     num_slices: int = 8
     num_steps: int = 3
     # The model: steps of dt seconds ahead, one decision every `period` seconds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,10 @@ def actor_onnx(parts: ActorParts, about: str = "") -> bytes:
         constants.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
         return name
 
+    def whole(name: str, value: ArrayLike) -> str:
+        constants.append(numpy_helper.from_array(np.asarray(value, np.int64), name))
+        return name
+
     def node(kind: str, *inputs: str, **attributes: Any) -> str:
         name = f"t{len(nodes)}"
         nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
@@ -53,21 +58,24 @@ def actor_onnx(parts: ActorParts, about: str = "") -> bytes:
     for i, (weight, bias) in enumerate(layers):
         weight, bias = np.asarray(weight), np.asarray(bias)
         if i == len(layers) - 1 and isinstance(space, Box):  # of means and spreads only the means are needed
-            weight, bias = weight[:, : space.dim], bias[: space.dim]
+            kept = _means_and_shares(weight.shape[1], space.dim, parts.num_components)
+            weight, bias = weight[:, kept], bias[kept]
         x = node("Add", node("MatMul", x, constant(f"w{i}", weight)), constant(f"b{i}", bias))
         if i < len(layers) - 1:
             x = node(ACTIVATIONS[parts.activation], x)
     # 0 times what is not finite is NaN, and stays so in a sum.
-    constants.append(numpy_helper.from_array(np.array([1], np.int64), "row"))
+    whole("row", [1])
     nothing = node("Mul", "obs", constant("zero", 0.0))
     if isinstance(space, Discrete):
-        constants.append(numpy_helper.from_array(np.array(-1, np.int64), "none"))
+        whole("none", -1)
         odd = node("IsNaN", node("ReduceSum", nothing, "row", keepdims=0))
         best = node("ArgMax", x, axis=-1, keepdims=0)
         nodes.append(helper.make_node("Where", [odd, "none", best], ["action"]))
         output = helper.make_tensor_value_info("action", onnx.TensorProto.INT64, ["B"])
     else:
         low, high = np.array(space.low), np.array(space.high)
+        if parts.num_components > 1:
+            x = _heaviest(x, parts.num_components, space.dim, node, whole)
         scaled = node("Mul", node("Tanh", x), constant("half", (high - low) / 2))
         scaled = node("Add", scaled, constant("centre", (high + low) / 2))
         nodes.append(helper.make_node("Add", [scaled, node("ReduceSum", nothing, "row", keepdims=1)], ["action"]))
@@ -78,6 +86,21 @@ def actor_onnx(parts: ActorParts, about: str = "") -> bytes:
     model.doc_string = about
     onnx.checker.check_model(model)
     return model.SerializeToString()
+
+
+def _means_and_shares(width: int, dim: int, num_components: int) -> np.ndarray:
+    """Which outputs decide greedily: the means, and of a mixture the log-weights at the end."""
+    return np.r_[: num_components * dim, width - (num_components if num_components > 1 else 0) : width]
+
+
+def _heaviest(x: str, num: int, dim: int, node: Callable[..., str], whole: Callable[..., str]) -> str:
+    """The means of the component with the largest log-weight: outputs are the means of all, then the log-weights."""
+    means = node("Slice", x, whole("first", [0]), whole("last", [num * dim]), whole("axis", [1]))
+    logits = node("Slice", x, whole("from", [num * dim]), whole("to", [num * dim + num]), "axis")
+    means = node("Reshape", means, whole("apart", [-1, num, dim]))
+    best = node("ArgMax", logits, axis=1, keepdims=1)
+    place = node("Expand", node("Unsqueeze", best, whole("deep", [2])), whole("one", [1, 1, dim]))
+    return node("Squeeze", node("GatherElements", means, place, axis=1), "axis")
 
 
 def run_onnx(model: bytes, obs: np.ndarray) -> np.ndarray:

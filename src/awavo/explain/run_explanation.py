@@ -20,7 +20,7 @@ from awavo.errors import InputError
 from awavo.explain.factors import Factor, coalition_models
 from awavo.explain.measures import influences, num_factors, shapley, total_variation, without
 from awavo.explain.task_factors import Seen
-from awavo.networks.distributions import Categorical, SquashedGaussian
+from awavo.networks.distributions import Categorical, SquashedGaussian, SquashedMixture
 from awavo.types import Algorithm, Distribution, Env
 
 __all__ = [
@@ -111,6 +111,8 @@ def distribution_weights(distribution: Distribution, key: Array) -> Float[Array,
     """Return the coalitions' distributions (first axis of `distribution`) as weights on one pool of actions."""
     if isinstance(distribution, Categorical):
         return jnp.exp(distribution.log_probs())
+    if isinstance(distribution, SquashedMixture):
+        return _mixture_weights(distribution, key)
     assert isinstance(distribution, SquashedGaussian)
     # Before squashing: the map is the same for all of them and leaves ratios of densities as they are.
     mean, spread = distribution.mean, jnp.exp(jnp.broadcast_to(distribution.log_std, distribution.mean.shape))
@@ -119,6 +121,19 @@ def distribution_weights(distribution: Distribution, key: Array) -> Float[Array,
     pool = (mean + spread * noise).reshape(-1, mean.shape[-1])
     gaps = (pool - mean[:, None]) / spread[:, None]
     log_density = -0.5 * jnp.sum(gaps**2, -1) - jnp.sum(jnp.log(spread), -1)[:, None]
+    return jax.nn.softmax(log_density - jax.nn.logsumexp(log_density, 0), -1)
+
+
+def _mixture_weights(mixture: SquashedMixture, key: Array) -> Float[Array, "S K"]:
+    """The same for mixtures: one pool of draws of all of them, weighed by what each says of it."""
+    count = mixture.logits.shape[0]
+    drawn = jax.vmap(mixture.sample)(jax.random.split(key, -(-POOL // count)))
+    pool = drawn.reshape(-1, drawn.shape[-1])
+
+    def density(logits: Array, mean: Array, log_std: Array) -> Float[Array, " K"]:
+        return SquashedMixture(logits, mean, log_std, mixture.low, mixture.high).log_prob(pool)
+
+    log_density = jax.vmap(density)(*mixture[:3])
     return jax.nn.softmax(log_density - jax.nn.logsumexp(log_density, 0), -1)
 
 

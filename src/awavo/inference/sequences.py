@@ -34,8 +34,8 @@ ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
 DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
 # Order k of A-GSWD.
 ORDER = 2.0
-# Steps that a decision's slices ascend.
-ASCENT_STEPS = 1
+# Steps that a decision's slices ascend; discrete actions: steps down A-GSWD in a decision.
+ASCENT_STEPS, DESCENT_STEPS = 1, 4
 # Share of the pairs of particles taken for neighbours, whose distance is the width of a mode; how much more the mode
 # of the step before counts.
 NEIGHBOURS, STAY = 0.25, 0.5
@@ -58,7 +58,6 @@ class PlanningConfig:
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
     degree: int = setting(1, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
     num_slices: int = setting(8, "slices L", low=1, high=10_000)
-    num_steps: int = setting(4, "discrete actions: gradient steps of A-GSWD in a decision", low=1, high=1_000)
 
 
 class Sequences(NamedTuple):
@@ -142,7 +141,7 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
         target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, num))
         if config.metric == "kl":
             return target, target, jnp.zeros(())
-        moved, left = move_probabilities(q, target, slices, defining=defining, order=ORDER, num_steps=config.num_steps)
+        moved, left = move_probabilities(q, target, slices, defining=defining, order=ORDER, num_steps=DESCENT_STEPS)
         return moved, target, jnp.mean(left)
 
     def pick(key, q, greedy):

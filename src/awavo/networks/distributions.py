@@ -1,4 +1,4 @@
-"""Action distributions: categorical, and a Gaussian squashed into a box."""
+"""Action distributions: categorical, and a Gaussian, or a mixture of a few, squashed into a box."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-__all__ = ["ActionDistribution", "Categorical", "SquashedGaussian"]
+__all__ = ["ActionDistribution", "Categorical", "SquashedGaussian", "SquashedMixture"]
 
 # Largest |tanh(u)| that an action is taken back from: beyond it u is infinite in float32.
 MAX_TANH = 1.0 - 1e-6
@@ -98,5 +98,54 @@ class SquashedGaussian(NamedTuple):
         return jnp.sum(0.5 * (ratio + shift - 1) + other.log_std - self.log_std, -1)
 
 
+class SquashedMixture(NamedTuple):
+    """`softmax(logits)` of C Gaussians, all squashed into the same box: a policy that keeps ways apart."""
+
+    logits: Float[Array, "... C"]
+    mean: Float[Array, "... C d"]
+    log_std: Float[Array, "... C d"]
+    low: Float[Array, " d"]
+    high: Float[Array, " d"]
+
+    def components(self) -> SquashedGaussian:
+        """All of them, side by side."""
+        return SquashedGaussian(self.mean, self.log_std, self.low, self.high)
+
+    def _one(self, which: Int[Array, "..."]) -> SquashedGaussian:
+        mean, log_std = (
+            jnp.take_along_axis(x, which[..., None, None], -2)[..., 0, :] for x in (self.mean, self.log_std)
+        )
+        return SquashedGaussian(mean, log_std, self.low, self.high)
+
+    def choose(self, key: Array) -> SquashedGaussian:
+        """One component each, drawn by weight."""
+        return self._one(jax.random.categorical(key, self.logits))
+
+    def mode(self) -> Float[Array, "... d"]:
+        """The squashed mean of the heaviest component: between two ways the mean of all is neither."""
+        return self._one(jnp.argmax(self.logits, -1)).mode()
+
+    def sample(self, key: Array) -> Float[Array, "... d"]:
+        """Draw one action each; differentiable in the component that was drawn, not in the weights."""
+        which, noise = jax.random.split(key)
+        return self.choose(which).sample(noise)
+
+    def log_prob(self, action: Float[Array, "... d"]) -> Float[Array, "..."]:
+        """Log-density of one action each."""
+        each = self.components().log_prob(action[..., None, :])
+        return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + each, -1)
+
+    def every(self, key: Array) -> tuple[Float[Array, "C ... d"], Float[Array, "C ..."], Float[Array, "C ..."]]:
+        """A draw of every component, the mixture's log-density there, and the weights: expectations that learn them."""
+        drawn = jnp.moveaxis(self.components().sample(key), -2, 0)
+        return drawn, jax.vmap(self.log_prob)(drawn), jnp.moveaxis(jax.nn.softmax(self.logits), -1, 0)
+
+    def kl(self, other: SquashedMixture) -> Float[Array, "..."]:
+        """An upper bound of KL(self || other): that of the weights and, by weight, of the components in their order."""
+        log_shares = jax.nn.log_softmax(self.logits)
+        apart = log_shares - jax.nn.log_softmax(other.logits) + self.components().kl(other.components())
+        return jnp.sum(jnp.exp(log_shares) * apart, -1)
+
+
 # What a policy gives for a batch of observations, by the kind of the action space.
-ActionDistribution = Categorical | SquashedGaussian
+ActionDistribution = Categorical | SquashedGaussian | SquashedMixture

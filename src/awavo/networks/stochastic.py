@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from awavo.networks.distributions import ActionDistribution, Categorical, SquashedGaussian
+from awavo.networks.distributions import ActionDistribution, Categorical, SquashedGaussian, SquashedMixture
 from awavo.networks.mlp import MLP, mlp
 from awavo.types import ActionSpace, Box, Discrete
 
@@ -88,10 +88,12 @@ def stochastic_policy(
 
 
 def kl_divergence(old: ActionDistribution | Gaussian, new: ActionDistribution | Gaussian) -> Float[Array, "..."]:
-    """KL(old || new) of two distributions of the same kind, in closed form."""
+    """KL(old || new) of two distributions of the same kind, in closed form; of mixtures an upper bound."""
     if isinstance(old, Categorical) and isinstance(new, Categorical):
         return old.kl(new)
     if isinstance(old, SquashedGaussian) and isinstance(new, SquashedGaussian):
+        return old.kl(new)
+    if isinstance(old, SquashedMixture) and isinstance(new, SquashedMixture):
         return old.kl(new)
     assert isinstance(old, Gaussian)
     assert isinstance(new, Gaussian)

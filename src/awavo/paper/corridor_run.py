@@ -29,7 +29,7 @@ from awavo.paper.arms import milliseconds
 from awavo.paper.job import JobSettings, Progress, ResultRow
 from awavo.types import Box, EnvSpec
 
-__all__ = ["ARMS", "Episode", "run_corridor"]
+__all__ = ["ARMS", "Episode", "episode", "run_corridor", "score_flights", "start_flight"]
 
 GAP, HALF_WIDTH, WALL, GOAL = 0.7, 0.22, 0.15, 1.5
 TIME_STEP, NOISE, LENGTH, HORIZON = 0.1, 0.1, 80, 20
@@ -165,22 +165,35 @@ def arm(name: str, num_particles: int, num_sequences: int) -> tuple[Act, Array]:
     return _by_inference(sizes)
 
 
+def start_flight(keys: Array) -> tuple[Array, Callable[[Array, Array, Array], tuple[Array, Array]], Array]:
+    """From three keys the first state, what closes a gap, and whether it will be the one ahead, as in half of flights.
+
+    `closes(obs, count, ahead) -> (obs with its gaps as they are now, whether one just closed)`; ahead is by the sign of
+    where y will be a moment later.
+    """
+    place_key, close_key, side_key = keys
+    place = jnp.asarray([-1.5, 0.0]) + 0.1 * jax.random.uniform(place_key, (2,), minval=-1.0, maxval=1.0)
+    when = jax.random.randint(close_key, (), *CLOSES)
+
+    def closes(obs: Array, count: Array, ahead: Array) -> tuple[Array, Array]:
+        upper = (obs[1] + obs[3] > 0) == ahead
+        now = (count == when) & (obs[0] < -WALL)
+        gaps = jnp.where(now, jnp.where(upper, jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])), obs[4:])
+        return jnp.concatenate([obs[:4], gaps]), now
+
+    return jnp.concatenate([place, jnp.zeros(2), jnp.ones(2)]), closes, jax.random.bernoulli(side_key)
+
+
 def episode(act: Act, first: Array, key: Array) -> Episode:
-    """Fly once. The gap ahead (by the sign of y at that step) closes in half of the episodes, else the other one."""
-    start_key, close_key, side_key, key = jax.random.split(key, 4)
-    place = jnp.asarray([-1.5, 0.0]) + 0.1 * jax.random.uniform(start_key, (2,), minval=-1.0, maxval=1.0)
-    obs = jnp.concatenate([place, jnp.zeros(2), jnp.ones(2)])
-    closes = jax.random.randint(close_key, (), *CLOSES)
-    ahead = jax.random.bernoulli(side_key)
+    """Fly once."""
+    *start_keys, key = jax.random.split(key, 4)
+    obs, closes, ahead = start_flight(jnp.stack(start_keys))
 
     def step(carry: tuple[Array, ...], inputs: tuple[Array, Array]) -> tuple[tuple[Array, ...], tuple[Array, Array]]:
         obs, plan, turned = carry
         count, key = inputs
         act_key, noise_key = jax.random.split(key)
-        upper = (obs[1] + obs[3] > 0) == ahead
-        now = (count == closes) & (obs[0] < -WALL)
-        gaps = jnp.where(now, jnp.where(upper, jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])), obs[4:])
-        obs = jnp.concatenate([obs[:4], gaps])
+        obs, now = closes(obs, count, ahead)
         action, plan = act(act_key, obs, plan)
         reached = move(obs, action, NOISE * jax.random.normal(noise_key, (2,)))
         return (reached, plan, turned | (now & ahead)), (in_wall(reached), reward_of(reached))
@@ -188,6 +201,15 @@ def episode(act: Act, first: Array, key: Array) -> Episode:
     begin, steps = (obs, first, jnp.asarray(False)), (jnp.arange(LENGTH), jax.random.split(key, LENGTH))
     (last, _, turned), (hits, rewards) = jax.lax.scan(step, begin, steps)
     return Episode(hits.sum(), rewards.sum(), turned.astype(jnp.float32), (last[0] > WALL).astype(jnp.float32))
+
+
+def score_flights(done: Episode, scores: dict[str, list[float | None]]) -> None:
+    """Add one seed's flights: the share that hit the wall, the mean return, the share that turned and passed."""
+    turned = np.asarray(done.had_to_turn) > 0
+    good = (np.asarray(done.hits) == 0) & (np.asarray(done.through) > 0)
+    scores["hit"].append(float(np.mean(np.asarray(done.hits) > 0)))
+    scores["return"].append(float(np.mean(done.reward)))
+    scores["replanned"].append(float(good[turned].mean()) if turned.any() else None)
 
 
 def run_corridor(
@@ -201,11 +223,7 @@ def run_corridor(
     obs = jnp.asarray([-1.5, 0.0, 0.0, 0.0, 1.0, 1.0])
     for seed in seeds:
         done = fly(jax.random.split(jax.random.key(seed), settings["episodes"]))
-        turned = np.asarray(done.had_to_turn) > 0
-        good = (np.asarray(done.hits) == 0) & (np.asarray(done.through) > 0)
-        scores["hit"].append(float(np.mean(np.asarray(done.hits) > 0)))
-        scores["return"].append(float(np.mean(done.reward)))
-        scores["replanned"].append(float(good[turned].mean()) if turned.any() else None)
+        score_flights(done, scores)
         scores["ms"].append(milliseconds(lambda seed=seed: decide(jax.random.key(seed), obs, first)))
         on_progress(f"{settings['arm']}, seed {seed}: {scores['hit'][-1]:.2f} hit")
     about = {"arm": settings["arm"], "setting": f"P = {settings['particles']}", "sequences": settings["sequences"]}

@@ -53,6 +53,10 @@ FIGURES = {
         "The split corridor", "beyond the paper", "plans:table_jobs", "corridor_run:run_corridor",
         "inference_figure:collect_corridor",
     ),
+    "amortisation": FigureSpec(
+        "A policy fitted to stored posteriors", "beyond the paper", "plans:table_jobs",
+        "amortisation_run:run_amortisation", "inference_figure:collect_amortisation",
+    ),
 }  # fmt: skip
 
 

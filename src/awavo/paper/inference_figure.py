@@ -21,7 +21,9 @@ from awavo.results.outcome import format_estimate
 from awavo.results.statistics import mean_estimate
 from awavo.types import Estimate
 
-__all__ = ["Question", "collect_compression", "collect_corridor", "collect_modes", "paired_difference"]
+__all__ = [
+    "Question", "collect_amortisation", "collect_compression", "collect_corridor", "collect_modes", "paired_difference",
+]  # fmt: skip
 
 ASCENDED, CELLS = "ascended slices", "ascended slices, cells"
 
@@ -42,7 +44,7 @@ TITLES = {
     "w2": "exact W2", "error": "error of a mean", "between": "left between two modes", "ms": "ms",
     "hit": "flights that hit the wall", "return": "return", "replanned": "re-planned", "kept": "both modes kept",
     "mass_error": "error of a mode's mass", "sliced": "sliced W2 to MCMC",
-    "ratio": "in units of MCMC's own, split in half",
+    "ratio": "in units of MCMC's own, split in half", "fit_s": "seconds to fit",
 }  # fmt: skip
 COMPRESSION = (
     Question("w2", CELLS, "resampling", share=0.75, settings=("D = 12, P = 8", "D = 40, P = 8")),
@@ -68,6 +70,18 @@ MODES = (
     Question("mass_error", ASCENDED, "random slices", settings=("P = 16", "P = 32")),
     Question("kept", "resampling", "resampling, no memory", settings=("P = 16", "P = 32")),
 )
+
+STORED, MIXTURE = ("24 flights stored",), "mixture, ascended slices"
+AMORTISATION = tuple(
+    Question(measure, MIXTURE, other, settings=STORED)
+    for measure, other in (
+        ("hit", "mixture, likelihood"), ("hit", "mixture, likelihood, equal time"), ("hit", "mixture, random slices"),
+        ("hit", "mixture, random slices, equal time"), ("hit", "mixture, ascended, degree 3"),
+        ("hit", "one Gaussian, ascended slices"), ("hit", "the planner itself"), ("return", "mixture, likelihood"),
+        ("return", "mixture, random slices"), ("replanned", "mixture, likelihood"),
+        ("replanned", "mixture, random slices"),
+    )
+)  # fmt: skip
 
 
 def paired_difference(one: Sequence[float], other: Sequence[float]) -> Estimate:
@@ -182,4 +196,9 @@ collect_modes = _collector(
     ("kept", "mass_error", "sliced", "ratio", "ms"), MODES, "mass_error",
     "A pendulum seen from the side: the gain's sign is unknown. Distances are to a long Metropolis run, and in units "
     "of what as many of its own draws have to its other half.",
+)  # fmt: skip
+collect_amortisation = _collector(
+    ("hit", "return", "replanned", "fit_s"), AMORTISATION, "hit",
+    "A network of 64 x 64 is fitted to the first actions of a planner's posteriors in 24 flights through the corridor, "
+    "then flies alone, by its heaviest component. All arms have 3,000 gradient steps but those of equal time.",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from awavo.config import TrainConfig
+from awavo.config import TrainConfig, without_retired
 from awavo.errors import CheckpointError, InputError, RunFolderError, UnknownNameError
 from awavo.files import require_writable
 from awavo.interruption import stop_flag
@@ -126,7 +126,7 @@ def load(
 
 def _load(folder: Path, env: OwnEnv | None, cost_fn: Any, operator: Any, trust: bool) -> Run:
     meta, notes = read_config(folder)
-    stored = dict(meta["config"])
+    stored = without_retired(meta["config"])
     try:
         if stored.get("cost_limits") is not None:
             stored["cost_limits"] = tuple(stored["cost_limits"])

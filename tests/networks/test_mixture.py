@@ -1,0 +1,110 @@
+"""A policy of a few Gaussians: its density, its gradients, what fits it, and the formats that hold it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from awavo.algorithms.amortize import policy_cloud
+from awavo.networks import SquashedMixture, actor
+from awavo.transport import adaptive_gswd
+from awavo.transport.defining import Linear
+from awavo.types import Box, Discrete
+
+BOX = Box((-1.0, -2.0), (1.0, 2.0))
+LOW, HIGH = jnp.array([-1.0]), jnp.array([1.0])
+
+
+def two_ways(left=0.0, right=0.0):
+    mean = jnp.array([[-1.0], [1.0]])
+    return SquashedMixture(jnp.array([left, right]), mean, jnp.full((2, 1), -1.5), LOW, HIGH)
+
+
+def test_the_density_is_one_and_that_of_its_draws():
+    grid = jnp.linspace(-0.99999, 0.99999, 20_001)
+    density = np.exp(jax.vmap(two_ways(0.5).log_prob)(grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-3)
+    drawn = jax.vmap(two_ways(0.5).sample)(jax.random.split(jax.random.key(0), 4000))
+    assert float((drawn < 0).mean()) == pytest.approx(float(jax.nn.sigmoid(0.5)), abs=0.03)
+    assert float(np.trapezoid(density * grid, grid)) == pytest.approx(float(drawn.mean()), abs=0.03)
+
+
+def test_the_greedy_action_is_a_way_and_not_the_middle():
+    assert float(two_ways(0.0, 0.1).mode()[0]) == pytest.approx(np.tanh(1.0), abs=1e-5)
+    assert float(two_ways(0.1, 0.0).mode()[0]) == pytest.approx(-np.tanh(1.0), abs=1e-5)
+
+
+def test_expectations_over_every_component_teach_the_weights():
+    def expected(logits):
+        drawn, log_probs, shares = two_ways()._replace(logits=logits).every(jax.random.key(0))
+        assert drawn.shape == (2, 1)
+        assert log_probs.shape == shares.shape == (2,)
+        return jnp.sum(shares * drawn[:, 0])
+
+    # More weight on the right way raises the mean action: d mean / d logit = p (1 - p) (right - left).
+    slope = jax.grad(expected)(jnp.zeros(2))
+    assert float(slope[1]) == pytest.approx(0.25 * 2 * np.tanh(1.0), abs=0.15)
+    assert float(slope[0]) == pytest.approx(-float(slope[1]), abs=1e-6)
+
+
+def test_kl_is_zero_of_itself_and_bounds_that_of_draws():
+    one, other = two_ways(1.0), two_ways(0.0, 0.3)._replace(log_std=jnp.full((2, 1), -1.0))
+    assert float(one.kl(one)) == pytest.approx(0.0, abs=1e-6)
+    drawn = jax.vmap(one.sample)(jax.random.split(jax.random.key(1), 4000))
+    exact = float(jnp.mean(jax.vmap(one.log_prob)(drawn) - jax.vmap(other.log_prob)(drawn)))
+    assert 0 < exact <= float(one.kl(other)) + 0.02
+
+
+def test_components_start_apart_and_a_mixture_of_one_is_the_gaussian():
+    key, obs = jax.random.key(0), jnp.zeros((5, 3))
+    mixed = actor(key, 3, BOX, (8,), 3)(obs)
+    assert isinstance(mixed, SquashedMixture)
+    assert mixed.mean.shape == (5, 3, 2)
+    assert mixed.logits.shape == (5, 3)
+    gaps = np.abs(np.asarray(mixed.mean[0])[:, None] - np.asarray(mixed.mean[0])[None]).sum(-1)
+    assert gaps[~np.eye(3, dtype=bool)].min() > 0.05
+    assert not isinstance(actor(key, 3, BOX, (8,))(obs), SquashedMixture)
+    assert actor(key, 3, Discrete(4), (8,), 3)(obs).logits.shape == (5, 4)
+
+
+def test_the_sliced_distance_moves_means_and_weights():
+    """Particles on two ways, three quarters of them on the right: a descent finds both and their shares."""
+    particles = jnp.concatenate([jnp.full((8, 1), -0.8), jnp.full((24, 1), 0.8)])[None]
+    space = Box((-1.0,), (1.0,))
+
+    def loss(parts, key):
+        mixture = SquashedMixture(*(x[None] for x in parts), LOW, HIGH)
+        points, shares = policy_cloud(key, mixture, 32, space)
+        return adaptive_gswd(points[0], particles[0], jnp.ones((1, 1)), x_weights=shares[0], defining=Linear())
+
+    parts = (jnp.zeros(2), jnp.array([[-0.1], [0.1]]), jnp.full((2, 1), -1.0))
+
+    @jax.jit
+    def fit(parts):
+        def step(parts, key):
+            grads = jax.grad(loss)(parts, key)
+            return jax.tree.map(lambda x, g: x - 0.3 * g, parts, grads), None
+
+        return jax.lax.scan(step, parts, jax.random.split(jax.random.key(2), 600))[0]
+
+    logits, mean, _ = fit(parts)
+    np.testing.assert_allclose(np.tanh(mean[:, 0]), [-0.8, 0.8], atol=0.08)
+    np.testing.assert_allclose(jax.nn.softmax(logits), [0.25, 0.75], atol=0.05)
+
+
+def test_exported_it_decides_by_its_heaviest_component():
+    pytest.importorskip("onnx")
+    from awavo.deploy.onnx_actor import actor_onnx, run_onnx
+    from awavo.networks import actor_parts, running_statistics
+
+    policy = actor(jax.random.key(3), 4, BOX, (16,), 3)
+    # Larger weights: which component is the heaviest must depend on the observation.
+    policy = jax.tree.map(lambda x: 3 * x, policy)
+    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    expected = policy(jnp.asarray(obs))
+    assert len(np.unique(np.argmax(expected.logits, -1))) > 1
+    found = run_onnx(actor_onnx(actor_parts(running_statistics(4), policy.net, BOX, 3)), obs)
+    np.testing.assert_allclose(found, expected.mode(), atol=1e-4)
+    obs[0, 0] = np.nan
+    model = actor_onnx(actor_parts(running_statistics(4), policy.net, BOX, 3))
+    assert np.isnan(run_onnx(model, obs)[0]).all()
