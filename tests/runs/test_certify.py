@@ -158,3 +158,26 @@ def test_whoever_imagines_before_every_decision_is_played_in_small_batches(algo,
     assert (found.anytime, found.batch) == plan
     hosted = SimpleNamespace(problem=problem._replace(env=None))
     assert _complete(hosted, {}).batch == (25 if plan[0] else 250)
+
+
+@pytest.mark.parametrize("task", ["cartpole", "navigation"])
+def test_the_slices_by_which_awavo_decides_are_certified(task):
+    """Every other test of this file certifies ORPO-DR, which has no slices: certifying AWaVO failed unseen."""
+    import jax
+
+    from awavo.algorithms.awavo import AwavoConfig, awavo
+    from awavo.formal.metric import certify_metric
+    from awavo.formal.run_certificates import Subject, _slices
+    from awavo.registry import make_task
+
+    env = make_task(task)
+    config = AwavoConfig(hidden=(8,), num_envs=2, rollout_length=2, num_quantiles=4, num_members=2, replay_capacity=64)
+    algorithm = awavo(env.spec, config)
+    subject = Subject(
+        env.spec, config, algorithm, [algorithm.init(jax.random.key(0))], [3], "", lambda *_: None, env, None, None,
+        np.zeros(0), np.zeros(0), 0,
+    )  # fmt: skip
+    found = _slices(subject, 0)
+    assert found is not None
+    assert "seed 3" in found.source
+    assert all(c.verdict != "refuted" for c in certify_metric(found))

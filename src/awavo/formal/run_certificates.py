@@ -22,7 +22,7 @@ from awavo.formal.rates import certify_learning_rate
 from awavo.formal.safety import certify_safety, decided, hopeless
 from awavo.formal.schedule import schedule
 from awavo.inference.operators import Operator
-from awavo.inference.sequences import action_defining, plan_dim
+from awavo.inference.sequences import ORDER, action_defining, plan_dim
 from awavo.types import Algorithm, Env, EnvSpec
 
 __all__ = ["Findings", "Plan", "Subject", "certify_subject"]
@@ -156,7 +156,7 @@ def _slices(subject: Subject, index: int) -> SliceInstance | None:
     space = subject.spec.action_space
     source = f"the slicing head of seed {subject.seeds[index]} in the first state of an episode"
     slices = np.asarray(slices_fn(subject.states[index], obs))
-    return SliceInstance(slices, settings.order, action_defining(space, settings), plan_dim(space, settings), source)
+    return SliceInstance(slices, ORDER, action_defining(space, settings), plan_dim(space, settings), source)
 
 
 def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[float, float]], Assumption]:
