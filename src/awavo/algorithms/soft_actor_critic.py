@@ -119,8 +119,8 @@ class SoftInfo(NamedTuple):
 class Prices(NamedTuple):
     """What a method adds to soft actor-critic.
 
-    `init()` are the numbers it keeps. `observe(dual, totals, ended)` moves them once a rollout, by the mean costs of the
-    last episodes, `ended` of which are new. `cost_value(members [K, B, C]) -> [B, C]` is what the critics say together.
+    `init()` are the numbers it keeps. `observe(dual, totals, ended)` moves them once a rollout, by the mean costs of
+    the last episodes, `ended` of them new. `cost_value(members [K, B, C]) -> [B, C]` is what the critics say together.
     `prices(dual, values [B, C]) -> (dual, p [C], n)` moves them once a gradient step, by the values of stored actions,
     and gives the price of every cost and what the actor's objective is divided by. `multipliers(dual)` is for metrics.
     """
