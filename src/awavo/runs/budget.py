@@ -14,11 +14,12 @@ from awavo.runs.progress import time_text
 
 __all__ = ["Budget", "default_budget", "guess_time"]
 
-KINDS = {"awavo": "planning", "paets": "planning", "sac-lagrangian": "off-policy", "cal": "off-policy"}
-# Seconds to compile with an empty cache, and environment steps a second of all seeds together: CartPole on two CPU
-# cores (each did 77 steps a second with AWaVO, 3,700 with ORPO-DR), Pendulum for the off-policy ones (85 with
-# SAC-Lagrangian). For other tasks just a hint.
-MEASURED = {"planning": (100.0, 150.0), "off-policy": (20.0, 150.0), "": (30.0, 7_000.0)}
+PLANNING, OFF_POLICY = ("awavo", "paets"), ("sac-lagrangian", "cal")
+# Seconds to compile with an empty cache, and environment steps a second of all seeds together on two CPU cores: of
+# CartPole (each core did 77 with AWaVO, 3,700 with ORPO-DR, which stands for all others), of Pendulum and Navigation
+# with the off-policy ones (85 and 32). For other tasks just a hint.
+MEASURED = {"awavo": (100.0, 150.0), "paets": (100.0, 150.0), "sac-lagrangian": (20.0, 150.0), "cal": (20.0, 60.0)}
+OTHERS = (30.0, 7_000.0)
 
 
 class Budget(NamedTuple):
@@ -30,10 +31,9 @@ class Budget(NamedTuple):
 
 def default_budget(algo: str, platform: str) -> Budget:
     """The budget of an algorithm on a `cpu` or on an accelerator."""
-    kind = KINDS.get(algo, "")
-    if platform == "cpu" and kind:
+    if platform == "cpu" and algo in PLANNING + OFF_POLICY:
         return Budget(20_000, 2)
-    return Budget(20_000 if kind == "planning" else 200_000, 10)
+    return Budget(20_000 if algo in PLANNING else 200_000, 10)
 
 
 def guess_time(config: TrainConfig, platform: str) -> str:
@@ -41,7 +41,7 @@ def guess_time(config: TrainConfig, platform: str) -> str:
     what = f"{config.steps:,} steps of {config.seeds} {'seeds' if config.seeds > 1 else 'seed'} with {config.algo}"
     if platform != "cpu":
         return f"{what}; how long that takes here is measured once it has compiled"
-    compile_s, speed = MEASURED[KINDS.get(config.algo, "")]
+    compile_s, speed = MEASURED.get(config.algo, OTHERS)
     seconds = compile_s + config.steps * config.seeds / speed
     guess = f"a guess of {time_text(seconds)}, from small tasks on two CPU cores"
     return f"{what}: {guess}; measured here once it has compiled"
