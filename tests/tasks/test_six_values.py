@@ -112,6 +112,7 @@ def test_an_environment_written_for_omnisafe(monkeypatch):
     np.testing.assert_allclose(out.obs, obs + 0.15, atol=1e-6)
     np.testing.assert_allclose(out.costs, np.abs(out.obs), atol=1e-6)
     assert env.step(np.zeros((2, 1), np.float32)).truncated.tolist() == [False, False]
+    assert check_env(Cmdp, steps=50) == []
 
 
 def test_something_else_is_refused():

@@ -48,7 +48,7 @@ def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | Non
             raise InputError(f"{name} cannot be made with {dict(options)}: {type(error).__name__}: {error}") from error
         if not isinstance(env, gym.Env):
             if speaks_omnisafe(env):
-                return OmniSafeEnv(env)
+                return accept_six_values(OmniSafeEnv(env))
             raise InputError(
                 f"the factory returned {type(env).__name__}, expected a gymnasium.Env: derive from that class."
             )

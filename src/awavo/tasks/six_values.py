@@ -85,17 +85,21 @@ class OmniSafeEnv(gym.Env):
                 setattr(self, name, value)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Start an episode."""
+        """Start an episode; one seed decides all that follow it."""
         super().reset(seed=seed)
-        obs, info = self.inner.reset(seed=seed)
+        obs, info = self.inner.reset(seed=int(self.np_random.integers(2**31)) if seed is None else seed)
         self._tensors = type(obs).__module__.partition(".")[0] == "torch"
         return self._observation(obs), _plain(info)
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Five values of a step."""
+    def step(self, action: Any) -> Any:
+        """As many values as there are inside, as arrays and plain numbers."""
         sent = sys.modules["torch"].as_tensor(action) if self._tensors else action
-        obs, reward, terminated, truncated, info = five_values(self.inner.step(sent))
-        return self._observation(obs), float(reward), bool(terminated), bool(truncated), _plain(info)
+        result = self.inner.step(sent)
+        if not isinstance(result, tuple) or len(result) not in (5, 6):
+            return result
+        obs, reward, *cost, terminated, truncated, info = result
+        costs = [float(own) if np.ndim(own) == 0 else np.asarray(own) for own in cost]
+        return self._observation(obs), float(reward), *costs, bool(terminated), bool(truncated), _plain(info)
 
     def _observation(self, obs: Any) -> Any:
         if isinstance(obs, dict | tuple):
