@@ -52,6 +52,48 @@ MUTANTS = {
         "Timestep(obs, out.reward, out.costs, truncated, terminated, out.obs)",
         "tests/training/test_loop.py tests/tasks",
     ),
+    "PPO without its clip": Mutant(
+        "algorithms/ppo_lagrangian.py",
+        "return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)",
+        "return ratio * advantage",
+        "tests/algorithms/test_ppo_lagrangian.py",
+    ),
+    "PPO's cost advantage with the wrong sign": Mutant(
+        "algorithms/ppo_lagrangian.py",
+        "batch.reward_advantage - batch.cost_advantages @ state.multipliers",
+        "batch.reward_advantage + batch.cost_advantages @ state.multipliers",
+        "tests/algorithms/test_ppo_lagrangian.py",
+    ),
+    "the higher of the soft twins": Mutant(
+        "algorithms/soft_actor_critic.py",
+        "stays * (values.min(0) - alpha * log_prob)",
+        "stays * (values.max(0) - alpha * log_prob)",
+        "tests/algorithms/test_soft_actor_critic.py",
+    ),
+    "soft actor paid for costs": Mutant(
+        "algorithms/soft_actor_critic.py",
+        "alpha * log_prob - value + costs @ price",
+        "alpha * log_prob - value - costs @ price",
+        "tests/algorithms/test_soft_actor_critic.py",
+    ),
+    "PID multipliers forget how many episodes ended": Mutant(
+        "algorithms/sac_lagrangian.py",
+        "relative_excess(totals, limits), config, ended)",
+        "relative_excess(totals, limits), config)",
+        "tests/algorithms/test_soft_actor_critic.py",
+    ),
+    "CAL's lower bound": Mutant(
+        "algorithms/cal.py",
+        "return members.mean(0) + conservatism * std",
+        "return members.mean(0) - conservatism * std",
+        "tests/algorithms/test_cal.py",
+    ),
+    "CAL's price below zero": Mutant(
+        "algorithms/cal.py",
+        "jnp.maximum(multipliers + config.penalty * excess, 0.0)",
+        "(multipliers + config.penalty * excess)",
+        "tests/algorithms/test_cal.py",
+    ),
     "limit compared with a discounted sum": Mutant(
         "training/rollout.py",
         "totals.returns + reward, totals.costs + costs,",

@@ -4,7 +4,8 @@
         --first-seed 200 --checks 10 --from-step 14000 --out benchmarks/learner/results/cartpole.json
 
 Tasks in JAX run as one program on the device; host tasks (halfcheetah-velocity, ..) with all seeds' environments in one
-pool of threads. `--num-envs 2048` is the regime of thousands of environments; nothing else of the learner is ever set.
+pool of threads. `--num-envs 2048` is the regime of thousands of environments; nothing else of our learner is ever set.
+Baselines (every name of `awavo list`) have their `--preset` and `--option NAME=VALUE`.
 `--scale` multiplies rewards, costs and limits; `--task-option gait_hz=1.5` sets an option of the task. `--until` stops
 after so many seconds and evaluates what there is.
 """
@@ -27,11 +28,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from awavo.algorithms.awavo import AwavoConfig, awavo
-from awavo.algorithms.orpo_dr import OrpoDrConfig, orpo_dr
+from awavo.algorithms.actor_critic import ActorCriticConfig
 from awavo.algorithms.sizes import resolve_sizes
+from awavo.config import TrainConfig, config_from_mapping, parse_value
 from awavo.provenance import device_info, source_commit
-from awavo.registry import HOST_TASKS, make_host_task, make_task
+from awavo.registry import ALGORITHMS, HOST_TASKS, make_host_task, make_task, resolve
+from awavo.runs.problem import resolve_config, settings_class
 from awavo.training.compilation import jit_once
 from awavo.training.evaluation import evaluate_env
 from awavo.training.loop import MAX_CHUNK, chunk_fn, init_fn
@@ -40,7 +42,6 @@ from awavo.types import Algorithm, Env, EnvSpec, Rollout
 
 jax.config.update("jax_default_matmul_precision", "highest")
 Array2 = Array3 = np.ndarray  # [seeds, episodes] and [seeds, episodes, costs]
-ALGORITHMS = {"orpo-dr": (OrpoDrConfig, orpo_dr), "awavo": (AwavoConfig, awavo)}
 
 
 def device_task(name: str, options: dict[str, Any], scale: float) -> Env:
@@ -63,10 +64,17 @@ def device_task(name: str, options: dict[str, Any], scale: float) -> Env:
 
 
 def sized(args: argparse.Namespace, spec: EnvSpec) -> tuple[Any, Algorithm]:
-    """The configuration with its sizes by the rule, and the algorithm."""
-    kind, make = ALGORITHMS[args.algo]
-    config = resolve_sizes(spec, kind(num_envs=args.num_envs, replay_capacity=min(args.steps, 1_000_000)))
-    return config, make(spec, config)
+    """The configuration, with its sizes by the rule where the algorithm has one, and the algorithm."""
+    options = {name: parse_value(value) for name, value in (pair.split("=", 1) for pair in args.option)}
+    if args.num_envs:
+        options["num_envs"] = args.num_envs
+    resolved = resolve_config(
+        TrainConfig(task=args.task, algo=args.algo, steps=args.steps, preset=args.preset, algo_options=options)
+    )
+    config = config_from_mapping(settings_class(args.algo), resolved.algo_options, args.algo)
+    if isinstance(config, ActorCriticConfig):
+        config = resolve_sizes(spec, config)
+    return config, resolve(args.algo, ALGORITHMS, "algorithm")(spec, config)
 
 
 def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
@@ -107,8 +115,8 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
                 split = jax.vmap(lambda key: jax.random.split(key, length + 2))(keys)
                 keys, rows = split[:, 0], []
                 for t in range(length):
-                    action, _, memory = decide(split[:, 2 + t], state, host_state.obs, memory, False)
-                    rows.append(host_state.step(np.asarray(action)))
+                    action, extras, memory = decide(split[:, 2 + t], state, host_state.obs, memory, False)
+                    rows.append(host_state.step(np.asarray(action), jax.tree.map(np.asarray, extras)))
                     ended = rows[-1].terminated | rows[-1].truncated
                     if ended.any():
                         memory = jax.vmap(select)(ended, fresh, memory)
@@ -134,14 +142,14 @@ class HostState:
             np.zeros(self.shape, np.int32),
         )
 
-    def step(self, action: np.ndarray) -> Rollout:
+    def step(self, action: np.ndarray, extras: Any) -> Rollout:
         """One step of every environment, as a row of each seed's rollout."""
         out = self.host.step(action.reshape(-1, action.shape[-1]))
         out = jax.tree.map(lambda x: np.asarray(x).reshape(*self.shape, *np.shape(x)[1:]), out)
         returns, costs, length = self.totals
         totals = (returns + out.reward, costs + out.costs, length + 1)
         row = Rollout(
-            self.obs, action, (), out.reward, out.costs, out.terminated, out.truncated, out.final_obs, *totals
+            self.obs, action, extras, out.reward, out.costs, out.terminated, out.truncated, out.final_obs, *totals
         )
         self.totals, self.obs = totals, out.obs
         self.forget(out.terminated | out.truncated)
@@ -186,6 +194,8 @@ def main() -> None:
     parser.add_argument("--task-option", nargs="*", default=[], help="NAME=NUMBER")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--num-envs", type=int, default=0)
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--option", nargs="*", default=[], help="NAME=VALUE, settings of a baseline")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=10)

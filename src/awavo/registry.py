@@ -107,6 +107,19 @@ ALGORITHMS = {
         "Lagrangian with dual ascent or PID multipliers, trust-region steps",
         "Ray et al. 2019, Stooke et al. 2020", "awavo.algorithms.trpo_lagrangian:TrpoLagrangianConfig",
     ),
+    "ppo-lagrangian": Registration(
+        "awavo.algorithms.ppo_lagrangian:ppo_lagrangian", "Lagrangian with Adam or PID multipliers, clipped steps",
+        "Schulman et al. 2017, Ray et al. 2019", "awavo.algorithms.ppo_lagrangian:PpoLagrangianConfig",
+    ),
+    "sac-lagrangian": Registration(
+        "awavo.algorithms.sac_lagrangian:sac_lagrangian",
+        "off-policy: soft actor-critic, PID multipliers (continuous actions)",
+        "Haarnoja et al. 2018, Stooke et al. 2020", "awavo.algorithms.sac_lagrangian:SacLagrangianConfig",
+    ),
+    "cal": Registration(
+        "awavo.algorithms.cal:cal", "off-policy: conservative augmented Lagrangian (continuous actions)",
+        "Wu et al. 2024", "awavo.algorithms.cal:CalConfig",
+    ),
     "paets": Registration(
         "awavo.algorithms.paets:paets", "planning with a mixture over action sequences and ensemble dynamics",
         "Okada & Taniguchi 2019", "awavo.algorithms.paets:PaetsConfig",

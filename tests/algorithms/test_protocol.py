@@ -17,11 +17,18 @@ SMALL = dict(
     num_envs=32, rollout_length=8, hidden=(8,), window=4, value_epochs=1, warmup_steps=256,
     num_updates=4, batch_size=16, replay_capacity=256, num_quantiles=4,
     num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3,
-    planning="off", imagined_batch=16,
+    planning="off", imagined_batch=16, update_ratio=1 / 64, epochs=2,
 )  # fmt: skip
 ONE = SPEC._replace(cost_names=("a",), cost_limits=(5.0,))
 THREE = SPEC._replace(cost_names=("a", "b", "c"), cost_limits=(5.0, 5.0, 5.0))
 SPECS = {"discrete": SPEC, "continuous": CONTINUOUS, "one constraint": ONE, "three constraints": THREE}
+OFF_POLICY = ("sac-lagrangian", "cal")  # these refuse discrete actions
+
+
+def spec_for(name, kind="discrete"):
+    """A small task of some kind, with actions that the algorithm takes."""
+    space = CONTINUOUS.action_space if name in OFF_POLICY else SPECS[kind].action_space
+    return SPECS[kind]._replace(action_space=space)
 
 
 def parts(name):
@@ -31,17 +38,17 @@ def parts(name):
     return resolve(name, ALGORITHMS, "algorithm"), kind(**{k: v for k, v in SMALL.items() if k in names})
 
 
-@pytest.mark.parametrize("spec", [SPEC, CONTINUOUS], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
 @pytest.mark.parametrize("name", list(ALGORITHMS))
-def test_a_fresh_state_has_the_types_of_a_trained_one(name, spec):
+def test_a_fresh_state_has_the_types_of_a_trained_one(name, kind):
     """A weakly typed number becomes strong in the first update, and every program would be compiled twice."""
     factory, settings = parts(name)
-    fresh = jax.eval_shape(factory(spec, settings).init, jax.random.key(0))
+    fresh = jax.eval_shape(factory(spec_for(name, kind), settings).init, jax.random.key(0))
     leaves = jax.tree_util.tree_leaves_with_path(fresh)
     assert not [jax.tree_util.keystr(path) for path, leaf in leaves if leaf.weak_type]
 
 
-CASES = [(name, "discrete") for name in ALGORITHMS] + [("cpo", "continuous")]
+CASES = [(name, "continuous" if name in OFF_POLICY else "discrete") for name in ALGORITHMS] + [("cpo", "continuous")]
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -62,6 +69,7 @@ def test_protocol(name, kind):
         "orpo-dr": lambda s: s.learner.actor.net,
         "awavo": lambda s: s.orpo.learner.actor.net,
         "paets": lambda s: s.model.nets,
+        **dict.fromkeys(OFF_POLICY, lambda s: s.learner.actor.net),
     }
     net = nets.get(name, lambda s: s.policy)
     assert min(moved(net(start), net(state))) > 0, "a layer never moved"
@@ -133,9 +141,10 @@ def test_what_certification_asks_for(name):
     """Critics and slices where the method has them, in the shapes that the protocol promises."""
     factory, config = parts(name)
     on = dataclasses.replace(config, planning="on") if name == "awavo" else config
-    algorithm = factory(SPEC, on)
-    state = compiled(factory, config, SPEC).state
-    obs = jnp.zeros((5, SPEC.obs_dim))
+    spec = spec_for(name)
+    algorithm = factory(spec, on)
+    state = compiled(factory, config, spec).state
+    obs = jnp.zeros((5, spec.obs_dim))
     assert (algorithm.critics is None) == (name not in ("awavo", "orpo-dr"))
     assert (algorithm.slices is None) == (name != "awavo")
     if algorithm.critics is not None:
@@ -160,6 +169,9 @@ FINGERPRINTS = {
     ("cpo", "cartpole", "default", ()): "48048e56bf08cdf9",
     ("trpo-ipo", "cartpole", "default", ()): "6c291ae85823c8c7",
     ("trpo-lagrangian", "cartpole", "default", ()): "670e4a3cadd47daa",
+    ("ppo-lagrangian", "cartpole", "default", ()): "e76fcd274801a07d",
+    ("sac-lagrangian", "navigation", "default", ()): "51158287ffc33468",
+    ("cal", "navigation", "default", ()): "e6445d8221b06571",
     ("paets", "cartpole", "default", ()): "fa7a07109033f9ea",
 }
 
@@ -173,7 +185,7 @@ def test_settings_and_their_defaults_are_those_of_stored_runs(algo, task, preset
 @pytest.mark.parametrize("kind", ["continuous", "one constraint", "three constraints"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_shapes_fit_for_every_kind_of_task(name, kind):
-    spec = SPECS[kind]
+    spec = spec_for(name, kind)
     factory, config = parts(name)
     algorithm = factory(spec, config)
 
@@ -186,7 +198,7 @@ def test_shapes_fit_for_every_kind_of_task(name, kind):
     assert info.cost_estimate.shape == (spec.num_costs,)
 
 
-@pytest.mark.parametrize("name", TRUST_REGION)
+@pytest.mark.parametrize("name", [*TRUST_REGION, "ppo-lagrangian"])
 def test_bad_numbers_do_not_reach_the_networks(name):
     programs = compiled(*parts(name), SPEC)
     rollout = toy_rollout()

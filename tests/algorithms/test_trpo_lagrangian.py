@@ -1,16 +1,16 @@
 """TRPO-Lagrangian's multipliers: dual ascent, the PID terms, clipping."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from toys import compiled, toy_rollout
 
-from awavo.algorithms.trpo_lagrangian import Controller, TrpoLagrangianConfig, trpo_lagrangian, update_multipliers
+from awavo.algorithms.multipliers import initial_controller, update_multipliers
+from awavo.algorithms.trpo_lagrangian import TrpoLagrangianConfig, trpo_lagrangian
 
 
 def run(excesses, **options):
     config = TrpoLagrangianConfig(**options)
-    start = Controller(jnp.full(1, config.multiplier_initial), jnp.zeros(1))
+    start = initial_controller(1, config)
     follow = jax.jit(lambda rows: jax.lax.scan(lambda c, e: update_multipliers(c, e, config), start, rows)[1])
     return follow(np.float32(excesses)[:, None])[:, 0]
 

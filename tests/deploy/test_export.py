@@ -52,20 +52,21 @@ def test_files_decide_as_the_run_does(run, tmp_path):
     np.testing.assert_array_equal(run_onnx((tmp_path / "out" / "actor.onnx").read_bytes(), obs), wanted)
 
 
-@pytest.mark.parametrize("algo", ["orpo-dr", "crpo"])
+@pytest.mark.parametrize("algo", ["orpo-dr", "crpo", "cal"])
 def test_continuous_actors(algo, tmp_path):
     """Untrained states suffice: random networks, and statistics that are not the identity."""
     spec = make_task("drone").spec
     kind = settings_class(algo)
+    memory = {"replay_capacity": 128} if algo == "cal" else {}
     algorithm = resolve(algo, ALGORITHMS, "algorithm")(
-        spec, kind(**({**SMALL, "replay_capacity": 64} if algo == "orpo-dr" else {"hidden": (16,)}))
+        spec, kind(**({**SMALL, "replay_capacity": 64} if algo == "orpo-dr" else {"hidden": (16,), **memory}))
     )
     state = jit_once(algorithm.init)(jax.random.key(0))
     rng = np.random.default_rng(0)
     stats = RunningStatistics(jnp.float32(10), jnp.asarray(rng.standard_normal(83), jnp.float32), jnp.full(83, 7.0))
     state = (
         state._replace(obs_stats=stats)
-        if algo == "orpo-dr"
+        if algo in ("orpo-dr", "cal")
         else state._replace(estimates=state.estimates._replace(obs_stats=stats))
     )
     probes = rng.standard_normal((64, 83)).astype(np.float32)

@@ -218,7 +218,7 @@ def test_names_of_the_class_go_with_its_limits_whatever_the_entries_are_called()
     assert find_costs({"cost": 1.0}, None, known).names == ("cost",)
 
 
-@pytest.mark.parametrize("algo", ["orpo-dr", "awavo", "crpo", "paets"])
+@pytest.mark.parametrize("algo", ["orpo-dr", "awavo", "crpo", "paets", "ppo-lagrangian", "cal"])
 def test_names_of_options_are_read_from_the_source_as_they_are(algo):
     from awavo.registry import ALGORITHMS
     from awavo.runs.problem import _field_names, settings_class

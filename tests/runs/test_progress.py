@@ -216,6 +216,9 @@ def test_planning_on_a_cpu_gets_a_budget_of_minutes():
 
     assert default_budget("awavo", "cpu") == (20_000, 2)
     assert default_budget("awavo", "gpu").seeds == 10
+    # One gradient step or more for every step is dear on a CPU too.
+    assert default_budget("cal", "cpu") == (20_000, 2)
+    assert default_budget("cal", "gpu") == default_budget("crpo", "cpu") == (200_000, 10)
     config = awavo.configure("cartpole", "awavo")
     assert (config.steps, config.seeds) == (20_000, 2)
     assert awavo.configure("cartpole").steps == 200_000

@@ -99,7 +99,7 @@ class Crashes(Sound):
 NOISE = np.random.default_rng()
 
 FAULTS = {
-    "six values": (broken(lambda e, r: (*r[:2], 0.0, *r[2:])), "error", "expected 5 values"),
+    "seven values": (broken(lambda e, r: (*r[:2], 0.0, 0.0, *r[2:])), "error", "expected 5 values"),
     "four values": (broken(lambda e, r: (*r[:2], r[2] or r[3], r[4])), "error", "saw 4"),
     "reset without info": (broken(reset=lambda e, r: r[0]), "error", "reset(): expected (obs, info)"),
     "reset without seed": (NoSeed, "error", "keyword seed"),

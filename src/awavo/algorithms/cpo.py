@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyState, algorithm, on_policy
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyState, algorithm, trust_region
 from awavo.algorithms.trust_region import (
     Surrogate,
     active_sets,
@@ -70,7 +70,7 @@ class Solution(NamedTuple):
 def cpo(spec: EnvSpec, config: CpoConfig) -> Algorithm[OnPolicyState, CpoInfo]:
     """Build CPO for a task."""
     active_sets(spec.num_costs)  # refuses more constraints than can be enumerated
-    base = on_policy(spec, config)
+    base = trust_region(spec, config)
 
     def learn(key: Array, state: OnPolicyState, rollout: Rollout) -> tuple[OnPolicyState, CpoInfo]:
         estimated = base.estimate(key, state, rollout)  # line 1

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from awavo.algorithms.estimation import Estimates
-from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, algorithm, on_policy
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, algorithm, trust_region
 from awavo.algorithms.trust_region import Surrogate, local_model, natural_step
 from awavo.config import setting
 from awavo.networks.stochastic import StochasticPolicy
@@ -59,7 +59,7 @@ CrpoInfo = namedtuple("CrpoInfo", (*OnPolicyInfo._fields, "num_reward_updates", 
 
 def crpo(spec: EnvSpec, config: CrpoConfig) -> Algorithm[CrpoState, CrpoInfo]:
     """Build CRPO for a task."""
-    base = on_policy(spec, config)
+    base = trust_region(spec, config)
 
     def init(key: Array) -> CrpoState:
         return CrpoState(*base.init(key), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))

@@ -1,7 +1,8 @@
-"""What the trust-region methods share besides their step: state, first policy, acting, and the tail of an iteration.
+"""What on-policy methods share besides their step: state, first policy, acting, and the tail of an iteration.
 
-At rest these methods step to and fro across the limits. Samples, which the method learns from, come from the last
-policy; greedy actions, which a user keeps, from the running average of the parameters (`polyak = 1` is the last one).
+At rest the trust-region methods step to and fro across the limits. Samples, which the method learns from, come from the
+last policy; greedy actions, which a user keeps, from the running average of the parameters (`polyak = 1` is the last
+one).
 """
 
 from __future__ import annotations
@@ -22,17 +23,25 @@ from awavo.networks.optimize import polyak_average
 from awavo.networks.stochastic import StochasticPolicy, stochastic_policy
 from awavo.types import ActorParts, Algorithm, EnvSpec, Rollout
 
-__all__ = ["Estimated", "OnPolicy", "OnPolicyConfig", "OnPolicyInfo", "OnPolicyState", "algorithm", "on_policy"]
+__all__ = [
+    "Estimated", "OnPolicy", "OnPolicyConfig", "OnPolicyInfo", "OnPolicyState", "PolicyConfig", "TrustRegion",
+    "algorithm", "on_policy", "trust_region",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class OnPolicyConfig(TrustRegionConfig, EstimationConfig):
-    """What all trust-region methods share. Defaults were chosen by measurement; a paper's are the preset `paper`."""
+class PolicyConfig(EstimationConfig):
+    """What all on-policy methods share, whatever their step is."""
 
     tolerance: float = setting(0.5, "tolerance on every limit", low=0.0, high=1e9)
     polyak: float = setting(0.05, "share of the newest policy in the average that acts greedily", low=1e-6, high=1.0)
     margin: float = setting(0.0, "share of each limit kept in reserve", low=0.0, high=1.0)
     window: int = setting(32, "finished episodes W in the constraint estimate", low=1, high=100_000)
+
+
+@dataclass(frozen=True)
+class OnPolicyConfig(TrustRegionConfig, PolicyConfig):
+    """What all trust-region methods share. Defaults were chosen by measurement; a paper's are the preset `paper`."""
 
 
 class OnPolicyState(NamedTuple):
@@ -56,7 +65,7 @@ class _PolicyState(Protocol):
 
 
 class OnPolicyInfo(NamedTuple):
-    """Metrics that all trust-region methods have."""
+    """Metrics that all on-policy methods have; `step_scale` is the share of the whole step that was taken."""
 
     value_loss: Array
     kl: Array
@@ -77,9 +86,18 @@ class Estimated(NamedTuple):
 class OnPolicy(NamedTuple):
     """What a method adds its step to.
 
-    `limits` are the task's, less the reserve; `estimate(key, state, rollout)` begins an iteration, and `move(state,
-    estimated, model, step, accept)` ends it: the step is shrunk until `accept` takes it.
+    `limits` are the task's, less the reserve; `estimate(key, state, rollout)` begins an iteration, and `finish(state,
+    estimated, policy, kl, scale)` ends it with the policy after the step, how far it went and its share of a whole one.
     """
+
+    limits: Float[Array, " C"]
+    init: Callable[[Array], OnPolicyState]
+    estimate: Callable[[Array, _PolicyState, Rollout], Estimated]
+    finish: Callable[[_PolicyState, Estimated, StochasticPolicy, Array, Array], tuple[OnPolicyState, OnPolicyInfo]]
+
+
+class TrustRegion(NamedTuple):
+    """As `OnPolicy`, with `move(state, estimated, model, step, accept)` as the end: shrinks until `accept` takes it."""
 
     limits: Float[Array, " C"]
     init: Callable[[Array], OnPolicyState]
@@ -90,8 +108,8 @@ class OnPolicy(NamedTuple):
     ]
 
 
-def on_policy(spec: EnvSpec, config: OnPolicyConfig) -> OnPolicy:
-    """Build what the trust-region methods share, for a task."""
+def on_policy(spec: EnvSpec, config: PolicyConfig) -> OnPolicy:
+    """Build what on-policy methods share, for a task."""
     limits = jnp.asarray(spec.cost_limits) * (1.0 - config.margin)
     estimation = estimator(spec, config, config.window)
 
@@ -105,6 +123,32 @@ def on_policy(spec: EnvSpec, config: OnPolicyConfig) -> OnPolicy:
     def estimate(key: Array, state: _PolicyState, rollout: Rollout) -> Estimated:
         return Estimated(*estimation.update(key, state.estimates, rollout))
 
+    def finish(
+        state: _PolicyState,
+        estimated: Estimated,
+        policy: StochasticPolicy,
+        kl: Float[Array, ""],
+        scale: Float[Array, ""],
+    ) -> tuple[OnPolicyState, OnPolicyInfo]:
+        average = polyak_average(policy, state.average, config.polyak)
+        batch = estimated.batch
+        info = OnPolicyInfo(
+            value_loss=estimated.value_loss,
+            kl=kl,
+            step_scale=scale,
+            entropy=policy(batch.obs).entropy().mean(),
+            feasible=jnp.all(batch.cost_totals <= limits + config.tolerance).astype(jnp.float32),
+            cost_estimate=batch.cost_totals,
+        )
+        return OnPolicyState(policy, average, estimated.estimates), info
+
+    return OnPolicy(limits, init, estimate, finish)
+
+
+def trust_region(spec: EnvSpec, config: OnPolicyConfig) -> TrustRegion:
+    """Build what the trust-region methods share, for a task."""
+    base = on_policy(spec, config)
+
     def move(
         state: _PolicyState,
         estimated: Estimated,
@@ -114,19 +158,9 @@ def on_policy(spec: EnvSpec, config: OnPolicyConfig) -> OnPolicy:
     ) -> tuple[OnPolicyState, OnPolicyInfo]:
         parameters, scale, surrogate = backtrack(model, step, accept, config)
         policy = model.rebuild(parameters)  # the old one, where no scale of the step was accepted
-        average = polyak_average(policy, state.average, config.polyak)
-        batch = estimated.batch
-        info = OnPolicyInfo(
-            value_loss=estimated.value_loss,
-            kl=surrogate.kl,
-            step_scale=scale,
-            entropy=policy(batch.obs).entropy().mean(),
-            feasible=jnp.all(batch.cost_totals <= limits + config.tolerance).astype(jnp.float32),
-            cost_estimate=batch.cost_totals,
-        )
-        return OnPolicyState(policy, average, estimated.estimates), info
+        return base.finish(state, estimated, policy, surrogate.kl, scale)
 
-    return OnPolicy(limits, init, estimate, move)
+    return TrustRegion(base.limits, base.init, base.estimate, move)
 
 
 State = TypeVar("State", bound=_PolicyState)

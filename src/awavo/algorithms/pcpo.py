@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, OnPolicyState, algorithm, on_policy
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, OnPolicyState, algorithm, trust_region
 from awavo.algorithms.trust_region import (
     Surrogate,
     active_sets,
@@ -54,7 +54,7 @@ PcpoInfo = namedtuple("PcpoInfo", (*OnPolicyInfo._fields, "multiplier"))
 def pcpo(spec: EnvSpec, config: PcpoConfig) -> Algorithm[OnPolicyState, PcpoInfo]:
     """Build PCPO for a task."""
     active_sets(spec.num_costs)  # refuses more constraints than can be enumerated
-    base = on_policy(spec, config)
+    base = trust_region(spec, config)
 
     def learn(key: Array, state: OnPolicyState, rollout: Rollout) -> tuple[OnPolicyState, PcpoInfo]:
         estimated = base.estimate(key, state, rollout)  # line 1

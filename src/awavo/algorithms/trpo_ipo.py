@@ -27,7 +27,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, OnPolicyState, algorithm, on_policy
+from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, OnPolicyState, algorithm, trust_region
 from awavo.algorithms.trust_region import Surrogate, local_model, natural_step
 from awavo.config import setting
 from awavo.types import Algorithm, EnvSpec, Rollout
@@ -61,7 +61,7 @@ class Barrier(NamedTuple):
 
 def trpo_ipo(spec: EnvSpec, config: TrpoIpoConfig) -> Algorithm[OnPolicyState, TrpoIpoInfo]:
     """Build TRPO-IPO for a task."""
-    base = on_policy(spec, config)
+    base = trust_region(spec, config)
 
     def learn(key: Array, state: OnPolicyState, rollout: Rollout) -> tuple[OnPolicyState, TrpoIpoInfo]:
         estimated = base.estimate(key, state, rollout)  # line 1

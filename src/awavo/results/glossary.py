@@ -18,16 +18,18 @@ TERMS = {
 }
 
 METRICS = {
-    "train/critic_loss": "How badly the critics predict returns and costs: quantile Huber loss, all summed",
-    "train/actor_loss": "Minus what the actor maximises: weighted log-optimality of reward and costs, plus entropy",
+    "train/critic_loss": "How badly the critics predict returns and costs: their loss, all summed",
+    "train/cost_critic_loss": "How badly the critics of the costs predict them: mean squared error, all summed",
+    "train/actor_loss": "Minus what the actor maximises: reward against costs, each with its weight, plus entropy",
     "train/value_loss": "How badly the value networks predict returns and costs: mean squared error",
     "train/entropy": "How random the policy is, in nats; it falls as the policy makes up its mind",
     "train/kl": "How far the policy moved in this iteration: KL divergence from before to after, in nats",
-    "train/step_scale": "Share of the full trust-region step that the line search took; 0 is no step",
+    "train/step_scale": "Share of the whole step that was taken: by the line search, or of PPO's passes; 0 is no step",
     "train/feasible": "1 where every cost estimate was within its limit when this iteration learnt, else 0",
     "train/recovering": "1 where the step only brings costs down because no step can keep all limits, else 0",
     "train/cost_estimate": "Mean total of this cost over the last episodes: what learning compares with its limit",
     "train/cost_weight": "Weight of this cost in the actor's objective",
+    "train/entropy_weight": "Weight alpha of the entropy in the actor's objective, adapted to a target",
     "train/multiplier": "Lagrange multiplier of this cost: its price in reward",
     "train/barrier_weight": "Weight of this cost's log barrier, which grows as the cost nears its limit",
     "train/num_reward_updates": "Updates for the reward since the start",

@@ -1,7 +1,8 @@
 """How much to train where nobody says, so that it ends in minutes, and a first guess at how long it takes.
 
 Planning decides by imagining hundreds of action sequences: a step costs a hundred times one of a policy network alone.
-On a CPU such an algorithm therefore gets few steps of few seeds.
+SAC-Lagrangian and CAL take one gradient step or more for every environment step. On a CPU such an algorithm therefore
+gets few steps of few seeds.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from awavo.runs.progress import time_text
 
 __all__ = ["Budget", "default_budget", "guess_time"]
 
-PLANNING = ("awavo", "paets")
-# Seconds to compile with an empty cache, and environment steps a second of all seeds together, by whether it plans:
-# CartPole on two CPU cores (each did 77 steps a second with AWaVO, 3,700 with ORPO-DR). For other tasks just a hint.
-MEASURED = {True: (100.0, 150.0), False: (30.0, 7_000.0)}
+PLANNING, OFF_POLICY = ("awavo", "paets"), ("sac-lagrangian", "cal")
+# Seconds to compile with an empty cache, and environment steps a second of all seeds together on two CPU cores: of
+# CartPole (each core did 77 with AWaVO, 3,700 with ORPO-DR, which stands for all others), of Pendulum and Navigation
+# with the off-policy ones (85 and 32). For other tasks just a hint.
+MEASURED = {"awavo": (100.0, 150.0), "paets": (100.0, 150.0), "sac-lagrangian": (20.0, 150.0), "cal": (20.0, 60.0)}
+OTHERS = (30.0, 7_000.0)
 
 
 class Budget(NamedTuple):
@@ -28,9 +31,9 @@ class Budget(NamedTuple):
 
 def default_budget(algo: str, platform: str) -> Budget:
     """The budget of an algorithm on a `cpu` or on an accelerator."""
-    if algo not in PLANNING:
-        return Budget(200_000, 10)
-    return Budget(20_000, 2) if platform == "cpu" else Budget(20_000, 10)
+    if platform == "cpu" and algo in PLANNING + OFF_POLICY:
+        return Budget(20_000, 2)
+    return Budget(20_000 if algo in PLANNING else 200_000, 10)
 
 
 def guess_time(config: TrainConfig, platform: str) -> str:
@@ -38,7 +41,7 @@ def guess_time(config: TrainConfig, platform: str) -> str:
     what = f"{config.steps:,} steps of {config.seeds} {'seeds' if config.seeds > 1 else 'seed'} with {config.algo}"
     if platform != "cpu":
         return f"{what}; how long that takes here is measured once it has compiled"
-    compile_s, speed = MEASURED[config.algo in PLANNING]
+    compile_s, speed = MEASURED.get(config.algo, OTHERS)
     seconds = compile_s + config.steps * config.seeds / speed
-    guess = f"a guess of {time_text(seconds)}, from CartPole on two CPU cores"
+    guess = f"a guess of {time_text(seconds)}, from small tasks on two CPU cores"
     return f"{what}: {guess}; measured here once it has compiled"

@@ -22,6 +22,7 @@ from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
 from awavo.tasks.cost_functions import CostFn, apply_cost_fn, find_info, takes_info
 from awavo.tasks.gymnasium_host import HostTaskEnv
 from awavo.tasks.making import find_source, make_gymnasium
+from awavo.tasks.six_values import accept_six_values
 from awavo.tasks.spaces import action_spec, check_observation_space
 from awavo.types import Env
 
@@ -100,6 +101,7 @@ def _check_gymnasium(
     try:
         if not (_check_spaces(env, report) and _check_reset(env, report) and _check_shape_of_step(env, report)):
             return
+        env = _with_five_values(env)
         trace = record(env, steps, SEED, report, need_costs=cost_fn is None)
         _check_trace(trace, cost_fn, limits, report)
         _check_seeds(env, min(steps, 200), report)
@@ -157,17 +159,25 @@ def _check_shape_of_step(env: gym.Env, report: Report) -> bool:
     env.action_space.seed(SEED)
     result = env.unwrapped.step(env.action_space.sample())
     number = len(result) if isinstance(result, tuple) else 1
-    if number == 5:
+    if number in (5, 6):
         return True
     remedy = {
-        6: "Return five values with info['cost'] = cost, or keep it as it is behind awavo.tasks.bridge.bridge_env.",
         4: "Replace done by terminated (the task ended) and truncated (the time was up), and return five values.",
     }
     report.error(
-        f"step(): expected 5 values (obs, reward, terminated, truncated, info), saw {number}.",
+        f"step(): expected 5 values (obs, reward, terminated, truncated, info), or 6 with a cost after the reward, "
+        f"saw {number}.",
         remedy.get(number, "Return a tuple (obs, reward, terminated, truncated, info) from step()."),
     )
     return False
+
+
+def _with_five_values(env: gym.Env) -> gym.Env:
+    """The environment as training sees it, after a step that shows whether it has six values."""
+    env = accept_six_values(env)
+    env.reset(seed=SEED)
+    env.step(env.action_space.sample())
+    return env
 
 
 def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: bool) -> Trace:

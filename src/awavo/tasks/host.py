@@ -7,7 +7,7 @@ import functools
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, SupportsFloat
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -22,6 +22,7 @@ from awavo.tasks.host_core import CostSource, HostEnv, HostStep, find_costs, nam
 from awavo.tasks.making import EnvSource, make_gymnasium
 from awavo.tasks.mujoco_drawing import Painter
 from awavo.tasks.patience import TIMEOUT, check_timeout, watched
+from awavo.tasks.six_values import five_values
 from awavo.tasks.spaces import action_spec, check_observation_space
 from awavo.types import Box, EnvSpec
 
@@ -57,25 +58,12 @@ class FlatEnv(gym.Wrapper):
         """Step a five- or six-tuple environment."""
         if isinstance(self.env.action_space, spaces.Box):
             action = np.asarray(action, self.env.action_space.dtype).reshape(self.env.action_space.shape)
-        obs, reward, terminated, truncated, info = five_tuple(self.env.step(action))
+        obs, reward, terminated, truncated, info = five_values(self.env.step(action))
         read = {} if self._source is None else {name: self._source.read(info) for name in self._zeros}
         return self._flat(obs), float(reward), bool(terminated), bool(truncated), read
 
     def _flat(self, obs: object) -> Float[np.ndarray, " d"]:
         return np.asarray(spaces.flatten(self.env.observation_space, obs), np.float32)
-
-
-def five_tuple(result: object) -> tuple[object, SupportsFloat, bool, bool, dict]:
-    """Accept Safety-Gymnasium's six-tuple too: its cost goes to `info`."""
-    if isinstance(result, tuple) and len(result) == 6:
-        obs, reward, cost, terminated, truncated, info = result
-        return obs, reward, terminated, truncated, {**info, "cost": cost}
-    if not isinstance(result, tuple) or len(result) != 5:
-        seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
-        raise BrokenEnvironmentError(
-            f"step() returned {seen}, expected (obs, reward, terminated, truncated, info): see check-env."
-        )
-    return result
 
 
 class GymnasiumBackend:
@@ -230,7 +218,7 @@ def _probe(
     env.action_space.seed(0)
     obs, _ = env.reset(seed=0)
     action = np.asarray(env.action_space.sample())
-    next_obs, _, _, _, info = five_tuple(env.step(action if isinstance(actions, Box) else action.item()))
+    next_obs, _, _, _, info = five_values(env.step(action if isinstance(actions, Box) else action.item()))
     source = None
     if cost_fn is None:
         source = find_costs(info, names, _listed(env, "cost_names", str))

@@ -10,6 +10,7 @@ import gymnasium as gym
 from awavo.errors import InputError, MissingExtraError, UnknownNameError, did_you_mean
 from awavo.registry import import_own
 from awavo.tasks.registration import register_all
+from awavo.tasks.six_values import OmniSafeEnv, accept_six_values, speaks_omnisafe
 
 __all__ = ["EXTRAS", "EnvSource", "find_source", "make_gymnasium", "missing_module"]
 
@@ -46,12 +47,14 @@ def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | Non
             name = getattr(id, "__name__", type(id).__name__)
             raise InputError(f"{name} cannot be made with {dict(options)}: {type(error).__name__}: {error}") from error
         if not isinstance(env, gym.Env):
+            if speaks_omnisafe(env):
+                return accept_six_values(OmniSafeEnv(env))
             raise InputError(
                 f"the factory returned {type(env).__name__}, expected a gymnasium.Env: derive from that class."
             )
         return env
     try:
-        return gym.make(id, max_episode_steps=horizon, **options)
+        return accept_six_values(gym.make(id, max_episode_steps=horizon, **options))
     except (ModuleNotFoundError, gym.error.DependencyNotInstalled) as error:
         missing = missing_module(error)
         if missing not in EXTRAS:
