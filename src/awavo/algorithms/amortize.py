@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int
 
 from awavo.algorithms.actor_critic import MAX_GRAD_NORM
 from awavo.algorithms.orpo_dr import OrpoDrConfig
-from awavo.inference.sequences import ORDER, PlanningConfig, action_defining, to_box, to_unit
+from awavo.inference.sequences import ORDER, PlanningConfig, action_defining, policy_cloud, to_box
 from awavo.inference.wvi import categorical_gswd
 from awavo.networks import (
     ActionDistribution,
@@ -45,7 +45,6 @@ __all__ = [
     "Posteriors",
     "amortizer",
     "empty_posteriors",
-    "policy_cloud",
     "store",
 ]
 
@@ -217,23 +216,6 @@ def policy_distance(
         return distance(drawn, first, forms)
     weighted = jax.vmap(lambda x, w, y, rows: adaptive_gswd(x, y, rows, x_weights=w, defining=defining, order=ORDER))
     return weighted(drawn, chances, first, forms)
-
-
-def policy_cloud(
-    key: Array, dist: SquashedGaussian | SquashedMixture, num: int, space: Box
-) -> tuple[Float[Array, "B n d"], Float[Array, "B n"]]:
-    """Draws of the policy in each state, in [-1, 1], and their weights: of a mixture as many of every component.
-
-    Weights carry the gradient of the components' shares, which draws of one component or another would not have.
-    """
-    if isinstance(dist, SquashedGaussian):
-        mean, log_std = (jnp.broadcast_to(x, (num, *x.shape)) for x in (dist.mean, dist.log_std))
-        drawn = jnp.swapaxes(SquashedGaussian(mean, log_std, dist.low, dist.high).sample(key), 0, 1)
-        return to_unit(space, drawn), jnp.full(drawn.shape[:2], 1.0 / num)
-    each = -(-num // dist.logits.shape[-1])
-    drawn = jax.vmap(dist.components().sample)(jax.random.split(key, each))  # [each, B, C, d]
-    points = jnp.moveaxis(drawn, 0, 1).reshape(drawn.shape[1], -1, drawn.shape[-1])
-    return to_unit(space, points), jnp.tile(jax.nn.softmax(dist.logits) / each, (1, each))
 
 
 def _flat(x: Array) -> Array:

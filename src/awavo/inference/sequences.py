@@ -18,12 +18,12 @@ from jaxtyping import Array, Float, PyTree
 from awavo.config import setting
 from awavo.inference.cells import compress
 from awavo.inference.wvi import move_probabilities, resample
-from awavo.networks.distributions import ActionDistribution
+from awavo.networks.distributions import ActionDistribution, SquashedGaussian, SquashedMixture
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = [
-    "PlanningConfig", "Sequences", "action_defining", "plan_dim", "sequences", "shares", "slice_shape",
+    "PlanningConfig", "Sequences", "action_defining", "plan_dim", "policy_cloud", "sequences", "shares", "slice_shape",
     "to_box", "to_unit",
 ]  # fmt: skip
 
@@ -106,6 +106,23 @@ def to_unit(space: Box, action: Float[Array, "... d"]) -> Float[Array, "... d"]:
     """From the box to [-1, 1]."""
     low, high = jnp.asarray(space.low), jnp.asarray(space.high)
     return (2 * action - high - low) / (high - low)
+
+
+def policy_cloud(
+    key: Array, dist: SquashedGaussian | SquashedMixture, num: int, space: Box
+) -> tuple[Float[Array, "B n d"], Float[Array, "B n"]]:
+    """Draws of the policy in each state, in [-1, 1], and their weights: of a mixture as many of every component.
+
+    Weights carry the gradient of the components' shares, which draws of one component or another would not have.
+    """
+    if isinstance(dist, SquashedGaussian):
+        mean, log_std = (jnp.broadcast_to(x, (num, *x.shape)) for x in (dist.mean, dist.log_std))
+        drawn = jnp.swapaxes(SquashedGaussian(mean, log_std, dist.low, dist.high).sample(key), 0, 1)
+        return to_unit(space, drawn), jnp.full(drawn.shape[:2], 1.0 / num)
+    each = -(-num // dist.logits.shape[-1])
+    drawn = jax.vmap(dist.components().sample)(jax.random.split(key, each))  # [each, B, C, d]
+    points = jnp.moveaxis(drawn, 0, 1).reshape(drawn.shape[1], -1, drawn.shape[-1])
+    return to_unit(space, points), jnp.tile(jax.nn.softmax(dist.logits) / each, (1, each))
 
 
 def shares(config: PlanningConfig) -> tuple[int, int, int]:

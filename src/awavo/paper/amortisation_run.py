@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from awavo.algorithms.amortize import policy_cloud
-from awavo.inference.sequences import ORDER, to_box
+from awavo.inference.sequences import ORDER, policy_cloud, to_box
 from awavo.networks.distributions import ActionDistribution, Categorical
 from awavo.networks.optimize import adam, descend, optimizer_state
 from awavo.networks.policy import Actor, actor
