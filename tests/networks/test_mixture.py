@@ -108,3 +108,27 @@ def test_exported_it_decides_by_its_heaviest_component():
     obs[0, 0] = np.nan
     model = actor_onnx(actor_parts(running_statistics(4), policy.net, BOX, 3))
     assert np.isnan(run_onnx(model, obs)[0]).all()
+
+
+def test_a_gradient_step_of_the_learner_reaches_every_output():
+    from awavo.algorithms import replay as ring
+    from awavo.algorithms.actor_critic import ActorCriticConfig, Objective, actor_critic
+    from awavo.inference.operators import make_operator
+    from awavo.inference.optimality import ReturnRange
+    from awavo.networks import running_statistics
+    from awavo.types import EnvSpec
+
+    spec = EnvSpec("point", 3, BOX, 10, ("speed",), (1.0,))
+    config = ActorCriticConfig(hidden=(8,), num_components=3, num_quantiles=4, batch_size=16, backup_steps=1)
+    networks = actor_critic(spec, config, make_operator("logistic"))
+    learner = networks.init(jax.random.key(0))
+    buffer = ring.empty_replay(spec, 32, 1)
+    buffer = buffer._replace(added=jnp.int32(32))
+    span = ReturnRange(jnp.zeros(2), jnp.ones(2))
+    half = jnp.full(2, 0.5)
+    objective = Objective(running_statistics(3), jnp.ones(2), span, span, half, jnp.float32(0.1))
+    new, metrics = jax.jit(lambda *x: networks.update(*x, None))(jax.random.key(1), learner, buffer, objective)
+    moved = np.asarray(new.actor.net.biases[-1] != learner.actor.net.biases[-1])
+    assert moved.shape == (3 * (2 + 2 + 1),)
+    assert moved.all()
+    assert np.isfinite(float(metrics.actor_loss))
