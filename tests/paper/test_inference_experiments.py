@@ -7,8 +7,9 @@ import pytest
 from made_up import result
 from test_collect import collected
 
+from awavo.paper.amortisation_run import ARMS, Stored, fitter
 from awavo.paper.arms import exact_w2, sliced_w2
-from awavo.paper.corridor_run import GAP, in_wall, reward_of, run_corridor
+from awavo.paper.corridor_run import CLOSES, GAP, in_wall, reward_of, run_corridor, start_flight
 from awavo.paper.inference_figure import paired_difference
 from awavo.paper.modes_run import heights, log_posterior, observe, run_modes
 
@@ -51,6 +52,36 @@ def test_the_wall_has_two_gaps_that_can_close():
     before, behind = (jnp.array([x, 0.5, 0.0, 0.0, 1.0, 1.0]) for x in (-1.0, 1.0))
     assert float(reward_of(before.at[5].set(0))) < float(reward_of(before))
     assert float(reward_of(behind.at[5].set(0))) == float(reward_of(behind))
+
+
+def test_a_gap_closes_in_every_flight_and_the_one_ahead_in_half_of_them():
+    starts = []
+    for seed in range(20):
+        obs, closes, ahead = start_flight(jax.random.split(jax.random.key(seed), 3))
+        above = obs.at[1].set(0.4)  # the upper gap is ahead
+        seen = [closes(above, jnp.int32(count), ahead) for count in range(*CLOSES)]
+        assert sum(bool(now) for _, now in seen) == 1
+        shut = next(np.asarray(after[4:]) for after, now in seen if now)
+        np.testing.assert_array_equal(shut, [1, 0] if bool(ahead) else [0, 1])
+        starts.append(bool(ahead))
+    assert 4 <= sum(starts) <= 16
+
+
+def test_a_policy_fitted_to_two_ways_takes_one_and_one_gaussian_takes_neither(monkeypatch):
+    """Stored posteriors with a quarter of their particles left and the rest right, in the same place of every state."""
+    rng = np.random.default_rng(0)
+    places = np.where(np.arange(32) < 8, -0.8, 0.8)[:, None] * np.array([0.0, 1.0])
+    first = jnp.asarray(places + 0.05 * rng.normal(size=(40, 32, 2)), jnp.float32)
+    stored = Stored(jnp.asarray(rng.normal(size=(40, 6)), jnp.float32), first)
+    for name, value in (("BATCH", 8), ("LEARNING_RATE", 5e-3), ("HIDDEN", (16,))):
+        monkeypatch.setattr(f"awavo.paper.amortisation_run.{name}", value)
+    across = {}
+    for name in ("one Gaussian, likelihood", "mixture, random slices", "mixture, ascended slices"):
+        policy, _ = jax.jit(fitter(ARMS[name], 200))(jax.random.key(0), stored)
+        across[name] = np.asarray(policy(stored.obs).mode())[:, 1]
+    assert 0.3 < np.mean(across["one Gaussian, likelihood"]) < 0.65  # drawn to both, and on neither
+    for name in ("mixture, random slices", "mixture, ascended slices"):
+        assert np.mean(across[name]) == pytest.approx(0.8, abs=0.1)
 
 
 def test_few_particles_pass_the_corridor_and_a_mean_does_not():
