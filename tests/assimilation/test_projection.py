@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from optimized import optimized
 
 from awavo.assimilation.projection import project
 from awavo.inference.wvi import move_particles
@@ -71,7 +70,7 @@ def test_tangent_slices_keep_the_spread_and_isotropic_ones_do_not(linear, kind, 
     slices = tangent if kind == "tangent" else orthogonal_slices(keys[1], RESIDUALS, RESIDUALS)
     start = jax.random.normal(keys[2], (PARTICLES, UNKNOWNS))
     weights = jnp.full(PARTICLES, 1 / PARTICLES)
-    moved = optimized(
+    moved = jax.jit(
         lambda x: move_particles(
             x, target, weights, slices, defining=Linear(), num_steps=100, forward=lambda x: x @ design.T
         )[0]

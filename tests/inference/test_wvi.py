@@ -152,9 +152,7 @@ def test_cartpole_parameters_are_identified_from_noisy_transitions():
         nature = nature + noise * jax.random.normal(keys[2], nature.shape)
         prior = jax.random.uniform(keys[3], (128, 2), minval=jnp.array([0.5, 0.2]), maxval=jnp.array([3.0, 1.0]))
         inside = lambda theta: jnp.where(jnp.all(theta > 0.05), 0.0, -1e9)  # noqa: E731
-        model, posterior = identify_parameters(
-            keys[4], step, prior, inside, obs, action, nature, noise, num_rounds=16
-        )
+        model, posterior = identify_parameters(keys[4], step, prior, inside, obs, action, nature, noise, num_rounds=16)
         return model, posterior, predict_parametric(step, model, jnp.broadcast_to(obs, (128, 100, 4)), action)
 
     model, posterior, prediction = run(KEY)
