@@ -1,4 +1,4 @@
-"""For programs that compute longer than they compile: LLVM's optimisation, which conftest.py turns off for all others."""
+"""For programs that compute longer than they compile: LLVM's optimisation, which conftest.py turns off."""
 
 import jax
 
