@@ -41,6 +41,10 @@ SMALL = dict(
 )
 
 
+# The same for tests to which the method does not matter: the programs of CRPO compile in half the time.
+SMALLEST = dict(algo="crpo", num_envs=4, rollout_length=16, hidden=(8,), window=4)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _compilation_cache():
     from awavo.training.compilation import enable_cache
@@ -67,16 +71,30 @@ def once(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def small_run(once):
+def small_config():
+    """What the run below was trained with: training with it again compiles nothing."""
+    import awavo
+
+    options = dict(cost_limits=(150.0, 150.0), task_options={"horizon": 30})
+    return awavo.configure("cartpole", steps=256, seeds=2, **options, **SMALL)
+
+
+@pytest.fixture(scope="session")
+def small_run(once, small_config):
     """Folder of a short run of two seeds that several rooms look at. Copy it to change it."""
 
     def make(folder):
         import awavo
 
-        options = dict(cost_limits=(150.0, 150.0), task_options={"horizon": 30})
-        awavo.train(awavo.configure("cartpole", steps=256, seeds=2, **options, **SMALL), folder)
+        awavo.train(small_config, folder)
 
     return once("small-run", make)
+
+
+@pytest.fixture
+def smallest():
+    """Method and settings that compile fastest."""
+    return dict(SMALLEST)
 
 
 @pytest.fixture

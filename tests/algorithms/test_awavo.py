@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_protocol import parts
+from toys import SPEC, compiled, toy_rollout
 
 from awavo.algorithms.awavo import AwavoConfig, awavo
 from awavo.registry import make_task
@@ -157,12 +159,13 @@ def test_kl_in_place_of_the_sliced_distance_decides_and_learns():
 
 
 def test_without_planning_it_is_orpo_dr_and_the_model_rests():
-    case = Case(make_task("cartpole"), dataclasses.replace(SMALL, **TINY, planning="off"))
-    assert case.algorithm.plan is None
-    state = case.init(jax.random.key(0))
-    _, rollout = case.roll(jax.random.key(1), state)
-    after, info = case.learn(jax.random.key(2), state, rollout)
-    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(info))
+    """The program is that of tests/algorithms/test_protocol.py, which looks at all numbers that it gives."""
+    factory, config = parts("awavo")
+    assert config.planning == "off"
+    programs = compiled(factory, config, SPEC)
+    assert programs.algorithm.plan is None
+    state = programs.state
+    after, _ = programs.learn(jax.random.key(0), state, toy_rollout())
     assert not any(changed(state.model.nets, after.model.nets))
     assert any(changed(state.orpo.learner.actor, after.orpo.learner.actor))
 

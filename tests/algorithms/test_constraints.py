@@ -1,5 +1,6 @@
 """The constraint estimate and the weights that answer it."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from awavo.algorithms.constraints import (
 from awavo.types import Rollout
 
 HORIZON, ENVS = 40, 8
+count = jax.jit(lambda profile, rollout: count_costs(profile, rollout, HORIZON, ENVS))
 
 
 def play(seed, steps, hazard, rate, ages=None, memory=None):
@@ -40,7 +42,7 @@ def play(seed, steps, hazard, rate, ages=None, memory=None):
         zero = np.zeros((5, ENVS), np.float32)
         rollout = Rollout(zero[..., None], zero, zero, zero, cost[..., None], ended, cut, zero[..., None], zero,
                           totals[..., None].astype(np.float32), length.astype(np.int32))  # fmt: skip
-        profile = count_costs(profile, rollout, HORIZON, ENVS)
+        profile = count(profile, rollout)
     return profile, np.asarray(finished)
 
 
@@ -66,7 +68,7 @@ def test_episodes_cut_short_are_no_episodes():
     last[-1] = True
     cut = Rollout(zero[..., None], zero, zero, zero, zero[..., None], last & False, last, zero[..., None], zero,
                   zero[..., None], ages)  # fmt: skip
-    after = count_costs(profile, cut, HORIZON, ENVS)
+    after = count(profile, cut)
     assert len(finished) > 0
     assert float(after.episodes) == float(profile.episodes) > 0
     assert float(standard_error(after)[0]) == float(standard_error(profile)[0])
@@ -103,9 +105,9 @@ def test_the_estimate_does_not_swing_with_environments_in_step():
 def test_the_standard_error_is_that_of_the_episodes_remembered():
     rate = np.full(HORIZON, 0.3)
     profile, finished = play(3, 4000, 0.0, rate)
-    count = float(profile.episodes)
-    assert constraints.MEMORY * ENVS * 0.6 <= count <= constraints.MEMORY * ENVS * 1.01
-    assert float(standard_error(profile)[0]) == pytest.approx(np.std(finished) / np.sqrt(count), rel=0.5)
+    episodes = float(profile.episodes)
+    assert constraints.MEMORY * ENVS * 0.6 <= episodes <= constraints.MEMORY * ENVS * 1.01
+    assert float(standard_error(profile)[0]) == pytest.approx(np.std(finished) / np.sqrt(episodes), rel=0.5)
 
 
 @settings(max_examples=50, deadline=None)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optimized import optimized
 
 from awavo.inference.physics import identify_parameters, predict_parametric
 from awavo.inference.wvi import (
@@ -120,7 +121,7 @@ def test_linear_gaussian_posterior_is_exact():
     def log_density(x):
         return -0.5 * jnp.sum(x**2, 1) - 0.5 * jnp.sum((observed - x @ design.T) ** 2, 1) / noise**2
 
-    @jax.jit
+    @optimized
     def run(key):
         prior_key, infer_key = jax.random.split(key)
         prior = jax.random.normal(prior_key, (400, 3))
@@ -142,7 +143,7 @@ def test_cartpole_parameters_are_identified_from_noisy_transitions():
         state = cartpole_dynamics(obs, action, params)
         return state, jnp.ones(()), cartpole_costs(state, params), jnp.zeros((), bool)
 
-    @jax.jit
+    @optimized
     def run(key):
         keys = jax.random.split(key, 5)
         obs = jax.random.uniform(keys[0], (100, 4), minval=-0.2, maxval=0.2)
@@ -151,7 +152,7 @@ def test_cartpole_parameters_are_identified_from_noisy_transitions():
         nature = nature + noise * jax.random.normal(keys[2], nature.shape)
         prior = jax.random.uniform(keys[3], (128, 2), minval=jnp.array([0.5, 0.2]), maxval=jnp.array([3.0, 1.0]))
         inside = lambda theta: jnp.where(jnp.all(theta > 0.05), 0.0, -1e9)  # noqa: E731
-        model, posterior = identify_parameters(keys[4], step, prior, inside, obs, action, nature, noise)
+        model, posterior = identify_parameters(keys[4], step, prior, inside, obs, action, nature, noise, num_rounds=16)
         return model, posterior, predict_parametric(step, model, jnp.broadcast_to(obs, (128, 100, 4)), action)
 
     model, posterior, prediction = run(KEY)

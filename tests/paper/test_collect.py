@@ -12,15 +12,20 @@ from awavo.paper.page import to_html
 from awavo.paper.plans import plan_jobs
 
 AROUND = np.linspace(-1, 1, 10)
+DRAWN: set[str] = set()  # figures whose pictures were drawn: other results change the text, and drawing takes long
 
 
 def collected(folder, figure, size="full"):
     task = FigureTask(figure, size, read_results(folder, figure), plan_jobs(figure, size), folder)
     finding = load(FIGURES[figure].collect)(task)
+    assert finding.pictures
+    kinds = {".md", ".parquet"} if figure in DRAWN else {".md", ".parquet", ".svg", ".png"}
+    finding.pictures = [] if figure in DRAWN else finding.pictures
+    DRAWN.add(figure)
     paths = write_finding(task, finding)
     for path in paths:
         assert path.stat().st_size > 0
-    assert {path.suffix for path in paths} >= {".md", ".parquet", ".svg", ".png"}
+    assert {path.suffix for path in paths} == kinds
     return paths[0].read_text(), pl.read_parquet(folder / figure / "data.parquet")
 
 

@@ -85,38 +85,52 @@ def test_no_request_leaves_the_machine(opened):
     assert [url for url in page_requests if "google" not in url and "gvt1" not in url] == []
 
 
-def _overflow(tmp_path, page, width):
-    """Elements of a page that is so wide, in a frame, which stick out of it or can be scrolled sideways."""
-    inner = escape(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page))
-    measure = (
-        "const d = this.contentDocument, root = d.documentElement; root.scrollTop = 1;"
-        "d.querySelectorAll('details').forEach(e => e.open = true);"
-        "const boxes = [...d.querySelectorAll('.scroll, pre, section, nav')];"
-        "const wide = boxes.filter(e => e.scrollWidth > e.clientWidth + 1);"
-        "document.body.dataset.widths = `${root.scrollWidth} ${root.clientWidth} ${this.clientWidth}`;"
-        "document.body.dataset.wide = wide.map(e => e.closest('section')?.id + ' ' + e.className).join(', ')"
-    )
-    frame = f'<body><iframe onload="{measure}" style="width:{width}px;height:800px;border:0" srcdoc="{inner}"></iframe>'
-    (tmp_path / "frame.html").write_text(frame)
-    done = _chromium(tmp_path, tmp_path / "frame.html", "--dump-dom", "--window-size=1400,900")
-    widths = re.search(r'data-widths="(\d+) (\d+) (\d+)"', done.stdout)
-    content, visible, frame_width = map(int, widths.groups())
-    assert content <= visible <= frame_width == width
-    return re.search(r'data-wide="([^"]*)"', done.stdout)[1]
+WIDTHS = (390, 1280)
+MEASURE = (
+    "const d = this.contentDocument, root = d.documentElement; root.scrollTop = 1;"
+    "d.querySelectorAll('details').forEach(e => e.open = true);"
+    "const boxes = [...d.querySelectorAll('.scroll, pre, section, nav')];"
+    "const wide = boxes.filter(e => e.scrollWidth > e.clientWidth + 1);"
+    "this.dataset.widths = `${root.scrollWidth} ${root.clientWidth} ${this.clientWidth}`;"
+    "this.dataset.wide = wide.map(e => e.closest('section')?.id + ' ' + e.className).join(', ')"
+)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory, write_run):
+    """Pages of several kinds in frames of several widths: how wide each is, and what in it can be scrolled sideways."""
+    from awavo.results.trajectory_page import _page
+
+    folder = tmp_path_factory.mktemp("frames")
+    names = ("posterior", "hard", "wide")
+    runs = [load_run(write_run(folder / n, preset=n, rng=i, seeds=3)) for i, n in enumerate(names)]
+    pages = {
+        "one": write_report(runs[:1], folder / "one.html").read_text(),
+        "three": write_report(runs, folder / "three.html").read_text(),
+        "inference": _page([_inference(40), _inference(80)]),
+    }
+    body = ""
+    for kind, page in pages.items():
+        inner = escape(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page))
+        for width in WIDTHS:
+            style = f"width:{width}px;height:800px;border:0"
+            body += f'<iframe id="{kind}-{width}" onload="{MEASURE}" style="{style}" srcdoc="{inner}"></iframe>'
+    (folder / "frames.html").write_text(f"<body>{body}")
+    done = _chromium(folder, folder / "frames.html", "--dump-dom", "--window-size=1400,900")
+    # Attributes of each frame, without the page that it holds.
+    return {
+        re.search(r'id="([^"]*)"', tag)[1]: dict(re.findall(r'data-(widths|wide)="([^"]*)"', tag))
+        for tag in re.findall(r"<iframe [^>]*>", re.sub(r'srcdoc="[^"]*"', "", done.stdout))
+    }
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", ["one", "three", "inference"])
-def test_no_page_and_no_table_needs_sideways_scrolling(tmp_path, write_run, width, kind):
-    if kind == "inference":
-        from awavo.results.trajectory_page import _page
-
-        page = _page([_inference(40), _inference(80)])
-    else:
-        names = ("posterior", "hard", "wide")[: 1 if kind == "one" else 3]
-        runs = [load_run(write_run(tmp_path / n, preset=n, rng=i, seeds=3)) for i, n in enumerate(names)]
-        page = write_report(runs, tmp_path / "report.html").read_text()
-    assert _overflow(tmp_path, page, width) == ""
+def test_no_page_and_no_table_needs_sideways_scrolling(frames, width, kind):
+    found = frames[f"{kind}-{width}"]
+    content, visible, frame_width = map(int, found["widths"].split())
+    assert content <= visible <= frame_width == width
+    assert found["wide"] == ""
 
 
 def _inference(states):

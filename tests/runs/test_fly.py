@@ -24,8 +24,8 @@ from awavo.explain.summary import find_segments
 from awavo.tasks.quadrotor.frames import wind_name
 
 SOURCE = str(Path(__file__).parents[2] / "src")
-# Where the air moves to (north, east) in a wind from there.
-WINDS = {"N": (-6, 0), "E": (0, -6), "S": (6, 0), "W": (0, 6)}
+# Where the air moves to (north, east) in a wind from there: both axes, both signs.
+WINDS = {"N": (-6, 0), "W": (0, 6)}
 FLY = """
 from pathlib import Path
 from awavo.control.planner_config import PlannerConfig
@@ -71,7 +71,7 @@ def recorded(path, seconds, patience=240):
     pytest.fail("the flight did not begin")
 
 
-def test_four_winds_a_kill_and_the_explanation(vehicle, environment, tmp_path):
+def test_two_winds_a_kill_and_the_explanation(vehicle, environment, tmp_path):
     port, process = vehicle
     path = tmp_path / "flight.mcap"
     flight = subprocess.Popen([sys.executable, "-c", FLY.format(port=port, record=str(path))], env=environment)
@@ -92,16 +92,16 @@ def test_four_winds_a_kill_and_the_explanation(vehicle, environment, tmp_path):
         assert wind_name(force) == name
         # Drag of 6 m/s: 1.6 N and 0.24 to 0.72 N more of the quadratic part, as the vehicle flies with or against it.
         assert 1.5 < np.hypot(*force[:2]) < 2.9
-        found = find_segments(explain_log(part, every=4), part)
+        found = find_segments(explain_log(part, every=6), part)
         # Decisions asked far apart, on a busy machine, make several stretches: each has the right name.
         assert {(s.named, f"N from {name}" in s.about) for s in found if s.factor == "wind"} == {("wind", True)}
     log = read_log(path)
     assert len(log.missing) == 1
     assert "not finished" in log.missing[0] or "cut off" in log.missing[0]
     assert log.reference.kind == "lissajous"
-    assert len(log.decisions) > 100
+    assert len(log.decisions) > 60
     # Made again here, in another process, every decision comes out bit by bit.
-    assert replay_log(log._replace(decisions=log.decisions[::10])).differing == []
+    assert replay_log(log._replace(decisions=log.decisions[::20])).differing == []
     errors = [float(d.extra["error"]) for d in log.decisions]
     assert np.sqrt(np.mean(np.square(errors))) < 0.6
 

@@ -316,12 +316,13 @@ def test_every_flipped_bit_of_a_table_is_refused(folder, name):
     # Random ones, and every bit of the checksum and of what marks it.
     mark = content.rindex(b"awavo-sha256")
     bits = [*rng.integers(8 * len(content), size=300), *range(8 * mark, 8 * (mark + 80))]
-    for bit in bits:
+    for number, bit in enumerate(bits):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         assert refused(lambda: read_table(path, summed=True)), bit
-        assert refused(lambda: load_run(folder)), bit
+        # The whole folder takes ten times as long: one bit of each byte of the checksum, and as many of the others.
+        assert number % 8 or refused(lambda: load_run(folder)), bit
 
 
 def test_certificates_of_another_run_are_not_shown(folder, capsys):

@@ -128,9 +128,9 @@ def test_an_option_of_neither_is_suggested_from_both():
         awavo.configure("cartpole", discont=0.9)
 
 
-def test_a_factory_without_a_name_goes_to_train(mine, small, tmp_path):
+def test_a_factory_without_a_name_goes_to_train(mine, smallest, tmp_path):
     point = import_named("mine:Point", "task")
-    config = awavo.configure("a point", steps=64, seeds=1, **small)
+    config = awavo.configure("a point", steps=64, seeds=1, **smallest)
     run = awavo.train(config, tmp_path / "run", env=lambda: point())
     assert run.problem.spec.cost_names == ("speed", "zone")
     with pytest.raises(awavo.errors.AwavoError):
@@ -138,8 +138,8 @@ def test_a_factory_without_a_name_goes_to_train(mine, small, tmp_path):
     assert awavo.load(tmp_path / "run", env=point).env_steps == 64
 
 
-def test_what_was_trained_here_opens_without_being_trusted_again(mine, small, forget):
-    awavo.train(awavo.configure(import_named("mine:Point", "task"), steps=64, seeds=1, **small), mine / "run")
+def test_what_was_trained_here_opens_without_being_trusted_again(mine, smallest, forget):
+    awavo.train(awavo.configure(import_named("mine:Point", "task"), steps=64, seeds=1, **smallest), mine / "run")
     forget()
     assert awavo.load(mine / "run").env_steps == 64
     assert trust_file().stat().st_mode & 0o077 == 0

@@ -5,10 +5,10 @@ import pytest
 import awavo
 
 
-def test_a_velocity_task_is_trained_resumed_and_evaluated(tmp_path, small):
+def test_a_velocity_task_is_trained_resumed_and_evaluated(tmp_path, smallest):
     pytest.importorskip("mujoco")
     options = dict(task_options={"horizon": 20, "rules": "v5"}, cost_limits=(5.0,), seeds=2)
-    config = awavo.configure("ant-velocity", "orpo-dr", steps=128, **options, **small)
+    config = awavo.configure("ant-velocity", steps=128, **options, **smallest)
     for _ in awavo.train_iter(config, tmp_path / "run"):
         break  # as if interrupted
     run = awavo.train(config, tmp_path / "run")

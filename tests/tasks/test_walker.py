@@ -89,10 +89,10 @@ def test_steps_are_those_of_plain_mujoco_with_every_collision_searched_for():
     xml = re.sub(r'(geom name="\w+_foot"[^/]*)/>', r'\1 friction="2 .1 .1"/>', xml)
     searched = mujoco.MjModel.from_xml_string(xml)
     data = mujoco.MjData(searched)
-    env = make_host_task("walker", num_envs=1, threads=1)
+    env = make_host_task("walker", num_envs=4, threads=1)
     env.reset(0)
     touched = set()
-    for action in np.random.default_rng(0).uniform(-1, 1, (150, 1, 10)).astype(np.float32):
+    for action in np.random.default_rng(0).uniform(-1, 1, (150, 4, 10)).astype(np.float32):
         env.step(action)
         data.ctrl = action[0]
         mujoco.mj_step(searched, data, 10)
@@ -105,14 +105,14 @@ def test_steps_are_those_of_plain_mujoco_with_every_collision_searched_for():
 
 
 def test_physics_that_diverges_ends_the_episode():
-    env = make_host_task("walker", num_envs=2, threads=1)
+    env = make_host_task("walker", num_envs=4, threads=1)
     env.reset(0)
     env._backend._datas[1].qvel[4] = np.nan
-    out = env.step(np.zeros((2, 10), np.float32))
-    assert out.terminated.tolist() == [False, True]
+    out = env.step(np.zeros((4, 10), np.float32))
+    assert out.terminated.tolist() == [False, True, False, False]
     np.testing.assert_allclose([out.reward[1], out.costs[1, 0]], [-10, 1])
     assert np.isfinite(out.obs).all()
-    assert not env.step(np.zeros((2, 10), np.float32)).terminated.any()
+    assert not env.step(np.zeros((4, 10), np.float32)).terminated.any()
     env.close()
 
 
@@ -184,10 +184,10 @@ def test_mjx_agrees_with_c_mujoco_without_contacts():
 def test_bad_input():
     with pytest.raises(InputError, match="num_envs=0"):
         make_host_task("walker", num_envs=0)
-    env = make_host_task("walker", num_envs=2, threads=1)
+    env = make_host_task("walker", num_envs=4, threads=1)
     env.reset(0)
     with pytest.raises(InputError, match="expected finite floats"):
-        env.step(np.full((2, 10), np.nan, np.float32))
+        env.step(np.full((4, 10), np.nan, np.float32))
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch):

@@ -26,7 +26,7 @@ SCRIPT = Algorithm(lambda key: (), lambda key, state, obs, greedy: (lean(obs), (
 
 
 def test_functional_and_host_evaluation_agree_with_plain_gymnasium():
-    horizon, episodes = 40, 64
+    horizon, episodes = 40, 32
     env = make_task("cartpole", horizon=horizon)
     ours = jax.jit(evaluate_env(env, SCRIPT, episodes, True))(jax.random.key(0), ())
     host = host_env("awavo/CartPole-v0", num_envs=8, env_options={"horizon": horizon})
@@ -76,8 +76,8 @@ def test_policy_of_a_run_acts(run):
             run.act(**bad)
 
 
-def test_generator_yields_progress(small):
-    phases = [p.phase for p in awavo.train_iter(awavo.configure("cartpole", steps=256, seeds=1, **small))]
+def test_generator_yields_progress(small_config):
+    phases = [p.phase for p in awavo.train_iter(small_config)]
     assert phases[0] == "compiling"
     assert phases[-1] == "finished"
 
@@ -86,9 +86,9 @@ def speed_cost(obs, action, next_obs):
     return np.abs(next_obs[:, 2]) > 4
 
 
-def test_host_environment_trains_saves_and_resumes(tmp_path, small):
+def test_host_environment_trains_saves_and_resumes(tmp_path, smallest):
     options = dict(cost_limits=(20.0,), task_options={"horizon": 40})
-    config = awavo.configure("Pendulum-v1", steps=320, seeds=2, **options, **small)
+    config = awavo.configure("Pendulum-v1", steps=320, seeds=2, **options, **smallest)
     run = awavo.train(config, tmp_path / "run", cost_fn=speed_cost)
     assert run.env_steps == 320
     result = run.evaluate(4)
@@ -108,9 +108,9 @@ def test_sum_of_costs_as_one_constraint(small):
     assert output.episode_costs.shape[-1] == 1
 
 
-def test_an_own_environment_needs_no_registration(tmp_path, small):
+def test_an_own_environment_needs_no_registration(tmp_path, smallest):
     env = make_task("hazard-grid", size=4)
-    config = awavo.configure(env, steps=256, seeds=1, **small)
+    config = awavo.configure(env, steps=256, seeds=1, **smallest)
     run = awavo.train(config, tmp_path / "run", env=env)
     assert run.problem.spec.obs_dim == 16
 

@@ -1,5 +1,7 @@
 """Seeds of a host task in one program learn what they learn one after the other."""
 
+import functools
+
 import gymnasium as gym
 import jax
 import numpy as np
@@ -20,6 +22,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@functools.cache
 def planner_problem():
     """A planner, because it has a memory that must follow its environment."""
     options = {"horizon": 10}

@@ -35,6 +35,7 @@ __all__ = ["Watch", "read_progress"]
 HOST = "127.0.0.1"
 FILES = ("config.json", "metrics.parquet", "episodes.parquet", "evaluation.json")
 POINTS = 160
+POLL_SECONDS = 0.1  # how soon it notices that it shall end
 QUIET_S = 60  # seconds without a new file after which a training that holds no lock has stopped
 
 
@@ -70,7 +71,7 @@ class Watch:
 
     def start(self) -> Watch:
         """Serve from a thread of its own and return at once."""
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True)
         self._thread.start()
         return self
 

@@ -13,6 +13,7 @@ goal is found the episode terminates.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -163,14 +164,20 @@ def check_layout(params: GoalParams, num_hazards: int) -> None:
             f"hazard_radius={params.hazard_radius} and goal_radius={params.goal_radius} must stay within two keepouts "
             f"({2 * params.keepout}): an episode must not start in a hazard or in its goal."
         )
-    rng, half, spacing = np.random.default_rng(0), params.arena - params.keepout, 2 * params.keepout
     # A tenth of the tries must work: layouts restart until one fits, and in a batch all wait for the slowest.
-    worked = sum(_try_layout(rng, num_hazards, half, spacing) for _ in range(40))
+    worked = _count_layouts(num_hazards, params.arena - params.keepout, 2 * params.keepout)
     if worked < 4:
         raise InputError(
             f"{num_hazards} hazards with keepout={params.keepout} find no place in arena={params.arena} "
             f"({worked} of 40 layouts worked): use fewer hazards, a smaller keepout or a larger arena."
         )
+
+
+@lru_cache(maxsize=64)
+def _count_layouts(num_hazards: int, half: float, spacing: float) -> int:
+    """How many of 40 layouts can be placed."""
+    rng = np.random.default_rng(0)
+    return sum(_try_layout(rng, num_hazards, half, spacing) for _ in range(40))
 
 
 def _try_layout(rng: np.random.Generator, num_hazards: int, half: float, spacing: float) -> bool:

@@ -9,7 +9,7 @@ are the same everywhere, so one compiled model serves all environments. With bas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -155,11 +155,7 @@ class WalkerBackend:
         self._threads = StepThreads(self._walk, num_envs, threads)
         self._device = jax.local_devices(backend="cpu")[0]
         self._gait_hz = gait_hz
-        rules = dict(params=params, num_hazards=num_hazards, gait_hz=gait_hz)
-        start = partial(start_task, sensors=jnp.asarray(self._rest), **rules)
-        self._start = jax.jit(jax.vmap(lambda key: start(key)))
-        advance = partial(advance_task, rest=jnp.asarray(self._rest), horizon=horizon, **rules)
-        self._advance = jax.jit(jax.vmap(_split_and(advance)))
+        self._start, self._advance = _programs(params, num_hazards, horizon, gait_hz, tuple(self._rest.tolist()))
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""
@@ -225,6 +221,18 @@ class WalkerBackend:
         self._mujoco.mj_step2(self._quick, data)
         self._mujoco.mj_step(self._quick, data, SUBSTEPS - 1)
         self._mujoco.mj_forward(self._model, data)
+
+
+@lru_cache(maxsize=16)
+def _programs(
+    params: GoalParams, num_hazards: int, horizon: int, gait_hz: float, rest: tuple[float, ...]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`start_task` and `advance_task` of many walkers, compiled once for all that follow the same rules."""
+    sensors = np.array(rest, np.float32)
+    rules = dict(params=params, num_hazards=num_hazards, gait_hz=gait_hz)
+    start = partial(start_task, sensors=sensors, **rules)
+    advance = partial(advance_task, rest=sensors, horizon=horizon, **rules)
+    return jax.jit(jax.vmap(lambda key: start(key))), jax.jit(jax.vmap(_split_and(advance)))
 
 
 def _split_and(
