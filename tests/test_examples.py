@@ -31,7 +31,7 @@ WRITES = {
 
 
 @pytest.fixture(autouse=True)
-def small_budgets(monkeypatch, small, small_config, small_run, safety_only, once, tmp_path):
+def small_budgets(monkeypatch, small, small_config, safety_only, once, tmp_path):
     """What the examples configure, but small, and trained once; of the certificates, those about the policies."""
     real, train = awavo.configure, awavo.train
 
@@ -48,9 +48,9 @@ def small_budgets(monkeypatch, small, small_config, small_run, safety_only, once
     def train_once(config, out, **parts):
         if parts or "/" in config.task:
             return train(config, out, **parts)
-        name = f"example-{fingerprint(config)}"
-        made = small_run if config == small_config else once(name, lambda folder: train(config, folder))
-        return awavo.load(shutil.copytree(made, out))
+        # The folder of the fixture `small_run`, where it is its configuration.
+        name = "small-run" if config == small_config else f"example-{fingerprint(config)}"
+        return awavo.load(shutil.copytree(once(name, lambda folder: train(config, folder)), out))
 
     monkeypatch.setattr(awavo, "configure", configure)
     monkeypatch.setattr(awavo, "train", train_once)
