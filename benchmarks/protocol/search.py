@@ -1,0 +1,137 @@
+"""The search of docs/protocol.md: the same number of drawn settings for every method, and the choice among them.
+
+    python benchmarks/protocol/search.py draw                                   # writes settings.json, once
+    python benchmarks/protocol/search.py run --task drone --algo pcpo --out tuned   # 20 settings on seeds 100 to 102
+    python benchmarks/protocol/search.py choose --out tuned                     # the best of each task and method
+
+`run` skips what is there, so it resumes, and several machines can share a folder's files. Ours are not searched:
+ORPO-DR and AWaVO have one configuration for every task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+SETTINGS = HERE / "settings.json"
+NUM, SEED, TUNING_SEEDS = 20, 20_261_117, (100, 3)
+MEASURE = HERE.parent / "learner" / "measure.py"
+
+# (low, high) is drawn evenly in the logarithm, a list evenly from its values. The first setting is the default.
+Space = dict[str, tuple[float, float] | list[Any]]
+ON_POLICY: Space = {
+    "num_envs": [16, 64, 256], "rollout_length": [16, 64, 128], "hidden": ["64,64", "128,128", "256,256"],
+    "discount": [0.98, 0.99, 0.995], "gae_lambda": [0.9, 0.95, 0.97], "value_lr": (3e-4, 5e-3), "margin": [0.0, 0.1],
+    "log_std": [-1.0, -0.5, 0.0], "tolerance": [0.0],
+}  # fmt: skip
+TRUST_REGION: Space = {**ON_POLICY, "max_kl": (2e-3, 5e-2)}
+OFF_POLICY: Space = {
+    "num_envs": [16], "hidden": ["64,64", "128,128", "256,256"], "discount": [0.98, 0.99, 0.995],
+    "actor_lr": (1e-4, 1e-3), "critic_lr": (1e-4, 1e-3), "batch_size": [64, 128, 256], "polyak": (2e-3, 2e-2),
+    "margin": [0.0, 0.1],
+}  # fmt: skip
+SPACES: dict[str, Space] = {
+    "crpo": {**TRUST_REGION, "max_kl_violated": (5e-4, 2e-2)},
+    "pcpo": {**TRUST_REGION, "projection": ["kl", "l2"]},
+    "cpo": TRUST_REGION,
+    "trpo-ipo": {**TRUST_REGION, "barrier": (2.0, 200.0)},
+    "trpo-lagrangian": {**TRUST_REGION, "ki": (1e-3, 1e-1), "kp": [0.0, 0.1, 1.0]},
+    "ppo-lagrangian": {**ON_POLICY, "policy_lr": (1e-4, 1e-3), "clip": [0.1, 0.2, 0.3], "multiplier_lr": (5e-3, 0.1)},
+    "sac-lagrangian": {**OFF_POLICY, "ki": (2e-3, 0.2), "kp": [0.1, 0.5, 2.0], "update_ratio": [0.25, 0.5, 1.0]},
+    "cal": {
+        **OFF_POLICY, "batch_size": [12, 64, 256], "update_ratio": [1.0, 4.0, 10.0], "conservatism": [0.25, 0.5, 1.0],
+        "penalty": (1.0, 1000.0),
+    },
+    "paets": {
+        "constrained": ["on"], "horizon": [15, 25, 40], "num_sequences": [128, 256], "num_members": [3, 5],
+        "penalty": (1.0, 50.0), "model_lr": (3e-4, 3e-3), "tolerance": [0.0],
+    },
+}  # fmt: skip
+# Limits (none: the task's own), and steps on the axis of steps.
+TASKS: dict[str, tuple[list[float], int]] = {
+    "cartpole": ([30, 10], 20_000), "acrobot": ([50, 50], 240_000), "drone": ([1], 300_000),
+    "navigation": ([2], 12_000), "pendulum": ([], 60_000), "halfcheetah-velocity": ([25], 300_000),
+    "walker-mjx": ([5], 3_000_000),
+}  # fmt: skip
+
+
+def draw() -> dict[str, list[dict[str, Any]]]:
+    """The settings of every method: its defaults first, the others drawn."""
+    rng = np.random.default_rng(SEED)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for algo, space in SPACES.items():
+        fixed = {name: values[0] for name, values in space.items() if isinstance(values, list) and len(values) == 1}
+        found[algo] = [dict(fixed)]
+        while len(found[algo]) < NUM:
+            setting = {
+                name: values[int(rng.integers(len(values)))]
+                if isinstance(values, list)
+                else float(f"{np.exp(rng.uniform(*np.log(values))):.3g}")
+                for name, values in space.items()
+            }
+            if setting not in found[algo]:
+                found[algo].append(setting)
+    return found
+
+
+def command(task: str, algo: str, number: int, out: Path, until: float) -> list[str]:
+    """The measurement of one setting on the tuning seeds."""
+    numbers, steps = TASKS[task]
+    limits = ["--limits", *map(str, numbers)] if numbers else []
+    setting = json.loads(SETTINGS.read_text())["settings"][algo][number]
+    pairs = [f"{name}={value}" for name, value in setting.items() if name != "num_envs"]
+    envs = ["--num-envs", str(setting["num_envs"])] if "num_envs" in setting else []
+    first, count = TUNING_SEEDS
+    return [
+        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits,
+        "--steps", str(steps), "--first-seed", str(first), "--seeds", str(count), *envs,
+        *(["--option", *pairs] if pairs else []), "--until", str(until), "--out", str(out),
+    ]  # fmt: skip
+
+
+def score(file: Path, limits: list[float]) -> tuple[int, float]:
+    """Seeds within their limits, then the mean return of the last check."""
+    row = json.loads(file.read_text())["rows"][-1]
+    within = (np.asarray(row["costs"]) <= np.asarray(limits)).all(-1)
+    return int(within.sum()), float(np.mean(row["returns"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("draw", "run", "choose"))
+    parser.add_argument("--task", choices=sorted(TASKS))
+    parser.add_argument("--algo", choices=sorted(SPACES))
+    parser.add_argument("--settings", type=int, nargs="*", default=list(range(NUM)), help="numbers, all if not given")
+    parser.add_argument("--until", type=float, default=1e9, help="seconds of each setting")
+    parser.add_argument("--out", type=Path, default=Path("tuned"))
+    args = parser.parse_args()
+    if args.what == "draw":
+        SETTINGS.write_text(json.dumps({"seed": SEED, "settings": draw()}, indent=1) + "\n")
+        return
+    if args.what == "run":
+        if not (args.task and args.algo):
+            parser.error("run needs --task and --algo")
+        for number in args.settings:
+            file = args.out / f"{args.task}-{args.algo}-{number:02d}.json"
+            if not file.exists():
+                print(file, flush=True)
+                subprocess.run(command(args.task, args.algo, number, file, args.until), check=False)
+        return
+    for task, (limits, _) in TASKS.items():
+        for algo in SPACES:
+            files = sorted(args.out.glob(f"{task}-{algo}-[0-9][0-9].json"))
+            if files:
+                best = max(files, key=lambda file, limits=limits: score(file, limits or [20.0]))
+                print(json.dumps({"task": task, "algo": algo, "of": len(files), "file": best.name,
+                                  "within, return": score(best, limits or [20.0])}))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The search of docs/protocol.md: what was drawn is what is committed, and every method accepts its settings."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from awavo.config import TrainConfig, parse_value
+from awavo.runs.configure import resolve_config
+
+FOLDER = Path(__file__).resolve().parents[1] / "benchmarks" / "protocol"
+
+
+@pytest.fixture(scope="module")
+def search():
+    spec = importlib.util.spec_from_file_location("protocol_search", FOLDER / "search.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return json.loads((FOLDER / "settings.json").read_text())["settings"]
+
+
+def test_the_committed_settings_are_those_drawn(search, settings):
+    assert settings == search.draw()
+    assert {len(rows) for rows in settings.values()} == {search.NUM}
+
+
+def test_every_method_accepts_its_settings(settings):
+    for algo, rows in settings.items():
+        for number, row in enumerate(rows):
+            options = {name: parse_value(str(value)) for name, value in row.items()}
+            resolved = resolve_config(TrainConfig(task="drone", algo=algo, algo_options=options)).algo_options
+            for name, value in options.items():
+                found = resolved[name]
+                assert (list(found) if isinstance(found, tuple | list) else found) == (
+                    list(value) if isinstance(value, tuple) else value
+                ), (algo, number, name)
+
+
+def test_the_best_setting_keeps_its_limits_first(search, tmp_path):
+    def write(name, returns, costs):
+        (tmp_path / name).write_text(json.dumps({"rows": [{"returns": returns, "costs": costs}]}))
+        return tmp_path / name
+
+    loud = write("a.json", [9.0, 9.0, 9.0], [[2.0], [0.5], [0.5]])
+    calm = write("b.json", [5.0, 5.0, 5.0], [[0.5], [0.5], [0.5]])
+    assert search.score(calm, [1.0]) == (3, 5.0) > search.score(loud, [1.0]) == (2, 9.0)
+
+
+def test_a_command_names_the_tuning_seeds_and_the_setting(search, settings):
+    told = search.command("drone", "pcpo", 3, Path("x.json"), 60.0)
+    assert told[told.index("--first-seed") + 1] == "100"
+    assert told[told.index("--seeds") + 1] == "3"
+    assert told[told.index("--num-envs") + 1] == str(settings["pcpo"][3]["num_envs"])
+    assert f"max_kl={settings['pcpo'][3]['max_kl']}" in told
