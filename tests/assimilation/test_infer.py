@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_refused_with_a_remedy_or_marked(swing):
 def test_two_modes_are_told():
     """Only the square of a number is seen: its sign is open, and particles hold both in their shares."""
     system = System((1,), lambda x, theta: x, prior_mean=0.1, prior_std=2.0, observe=lambda x, theta: x**2)
-    found = infer_particles(system, np.full((4, 1), 1.0), 0.2, num_candidates=1024, most_starts=8, seed=2)
+    found = infer_particles(system, np.full((4, 1), 1.0), 0.2, num_candidates=1024, most_starts=8)
     one = found.gaussian
     assert len(one.modes) == 2
     assert not one.fit.good
@@ -152,7 +152,8 @@ def test_two_modes_are_told():
     np.testing.assert_allclose(np.max(found.shares), right, atol=0.03)
     last = found.states[:, -1, 0]
     np.testing.assert_allclose(np.mean(last > 0), right, atol=0.06)
-    np.testing.assert_allclose(np.std(np.abs(last)), 0.05, atol=0.01)
+    # One particle between the modes, where nothing is, would make this 0.08.
+    np.testing.assert_allclose(np.std(np.abs(last)), 0.05, atol=0.005)
 
 
 def test_a_flow_that_is_not_finite_is_not_believed():

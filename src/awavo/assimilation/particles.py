@@ -7,8 +7,10 @@ The Gaussian engine describes one mode. Here the unknowns are the first state an
 .. math::  \nu = \sum_k w_k \delta(u_k), \qquad w_k \propto e^{-J(u_k)/2} / \pi(u_k),
 
 and particles that begin as draws of the first mode descend :math:`\text{A-GSWD}_2^2(q, \nu)` (`inference.wvi`). Their
-number in a mode is then its share of the posterior. Weights need dimensions to be few: the effective number of
-candidates says whether they were, and too few are refused.
+number in a mode is then its share of the posterior. Where a share is no whole number of particles, the one that stands
+for the rest of two modes ends between them, where nothing is: what fits worse than the worst candidate in a thousand by
+weight is put to the nearest candidate that fits. Weights need dimensions to be few: the effective number of candidates
+says whether they were, and too few are refused.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ LEAST_EFFECTIVE = 50.0
 # Degrees of freedom and width of the candidates around a mode, and the share that is spread evenly over the modes.
 DEGREES, WIDER, EVENLY = 5, 1.3, 0.5
 NUM_SLICES, NUM_STEPS = 64, 200
+NOWHERE = 1e-3  # share of the posterior that fits worse than a particle may
 
 
 class Particles(NamedTuple):
@@ -149,7 +152,8 @@ def infer_particles(
         modes = np.stack([np.concatenate([m.x[0], m.theta[free]]) for m in found.modes])
         covariances, squares = (np.asarray(a) for a in around(jnp.asarray(modes), data))
         candidates, log_density, which = _draw(rng, modes, covariances, squares, num_candidates)
-        log_weight = -0.5 * np.asarray(cost(jnp.asarray(candidates), data)) - log_density
+        misfit = np.asarray(cost(jnp.asarray(candidates), data))
+        log_weight = -0.5 * misfit - log_density
         log_weight = np.where(np.isfinite(log_weight), log_weight, -np.inf)
         weights = np.exp(log_weight - log_weight.max())
         weights /= weights.sum()
@@ -171,8 +175,25 @@ def infer_particles(
     moved, left = _move(white[0], white[1], jnp.asarray(weights, jnp.float32), slices)
     ended = centre + (np.asarray(moved, float) * scale) @ axes.T
     with jax.enable_x64(True):
+        own = np.asarray(cost(jnp.asarray(ended), data))
+        ended = _where_something_is(ended, own, candidates, misfit, weights, (axes / scale))
         x, theta = (np.asarray(a) for a in states(jnp.asarray(ended), data))
     return Particles(np.asarray(numbers.times), x, theta, shares, effective, float(np.sqrt(left)), found)
+
+
+def _where_something_is(
+    particles: np.ndarray, own: np.ndarray, candidates: np.ndarray, misfit: np.ndarray, weights: np.ndarray,
+    whiten: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """The particles, those that fit worse than nearly all of the posterior at the nearest candidate that does not."""
+    order = np.argsort(misfit)
+    most = misfit[order[min(np.searchsorted(np.cumsum(weights[order]), 1 - NOWHERE), len(order) - 1)]]
+    fits = candidates[misfit <= most]
+    lost = ~(own <= most)
+    apart = ((particles[lost] @ whiten)[:, None] - fits @ whiten) ** 2
+    placed = particles.copy()
+    placed[lost] = fits[np.argmin(apart.sum(-1), 1)]
+    return placed
 
 
 def _draw(
