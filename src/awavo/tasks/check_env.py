@@ -196,8 +196,8 @@ def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: b
 
 
 def _time_limit(env: gym.Env) -> int | None:
-    if isinstance(env, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
-        return env.task_spec.horizon
+    if isinstance(env.unwrapped, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
+        return env.unwrapped.task_spec.horizon
     own = getattr(env.unwrapped, "horizon", None)
     return (env.spec.max_episode_steps if env.spec else None) or (own if isinstance(own, int) else None)
 
