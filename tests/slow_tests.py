@@ -17,7 +17,7 @@ import pytest
 __all__: list[str] = []
 
 LIST = Path(__file__).with_name("slow_tests.txt")
-SLOW_SECONDS = 0.6  # what puts a test on the list, with an empty cache of compiled programs
+SLOW_SECONDS = 0.4  # what puts a test on the list, with an empty cache of compiled programs
 LIMIT_SECONDS = 8.0  # what a test that is not on it may take: far more, as machines differ and fixtures are shared
 SETUP = pytest.StashKey[float]()
 SHARED: dict[tuple[str, str], float] = {}  # what each fixture of a module or session took, by where and its name
