@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from awavo.cli.main import main
+from awavo.errors import InputError
 from awavo.results.trajectory_page import read_inference
 from awavo.results.trajectory_scores import fair_crps, score
 
@@ -275,3 +276,14 @@ def test_tables_and_arrays_are_read_alike(tmp_path):
     np.testing.assert_array_equal(read.times, [0.5, 1.5])
     np.savez(tmp_path / "a.npz", observed=read.observed, times=read.times, noise=[0.1, 0.2])
     np.testing.assert_array_equal(read_observations(tmp_path / "a.npz").noise, [0.1, 0.2])
+
+
+def test_observations_that_do_not_fit_the_system_leave_no_folder(tmp_path):
+    """The columns of a file are counted only where the system is known: after the options were read."""
+    from awavo.assimilation import System
+    from awavo.runs.infer_system import infer_system
+
+    system = System((2,), lambda x, theta: 0.9 * x, prior_std=1.0)
+    with pytest.raises(InputError, match=r"shape \[3, 1\], expected \[times, 2\]"):
+        infer_system(system, np.ones((3, 1)), 0.1, out=tmp_path / "found")
+    assert not (tmp_path / "found").exists()

@@ -134,6 +134,19 @@ def test_linear_gaussian_posterior_is_exact():
     np.testing.assert_allclose(result.particles.std(0) / deviation, 1, atol=0.08)
 
 
+def test_candidates_of_earlier_rounds_are_kept():
+    def effective(memory):
+        found = infer(
+            KEY, lambda x: -0.5 * jnp.sum((x - 3.0) ** 2, -1) / 0.09, jax.random.normal(KEY, (32, 2)),
+            slices=lambda key: orthogonal_slices(key, 4, 2), defining=Linear(), num_rounds=16, num_steps=0,
+            memory=memory,
+        )  # fmt: skip
+        return float(found.effective_size)
+
+    # Eight rounds of candidates are worth several times one round, if it is the last eight that are remembered.
+    assert effective(8) > 4 * effective(1)
+
+
 def test_cartpole_parameters_are_identified_from_noisy_transitions():
     truth = np.array([1.3, 0.4])
     noise = jnp.array([1e-3, 1e-2, 1e-3, 1e-2])

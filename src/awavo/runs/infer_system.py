@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from awavo.assimilation.infer import Inferred, infer
+from awavo.assimilation.infer import Inferred, infer, prepare
 from awavo.assimilation.system import System, free_parameters, num_states
 from awavo.errors import InputError, RunFolderError
 from awavo.files import locked
@@ -60,6 +60,7 @@ def infer_system(
         name: Name of the system on the page.
     """
     check_inference(num_states(system), len(np.atleast_1d(observed)), num_draws, "float64")
+    prepare(system, observed, noise, times, start)  # refuses what cannot be inferred before a folder is there
     folder = None if out is None else Path(out)
     digest = hashlib.blake2b(np.ascontiguousarray(np.asarray(observed, float)).tobytes(), digest_size=12)
     digest.update(json.dumps([name, system.shape, np.asarray(noise).tolist(), seed], default=str).encode())
