@@ -177,3 +177,23 @@ def test_signals_of_any_size_are_learnt_alike():
     every = [jnp.broadcast_to(jnp.asarray(x, jnp.float32), (2, 500, 2)) for x in (obs, next_obs)]
     found = np.asarray(model.outcomes(fit(jax.random.key(0)), every[0], jnp.asarray(action), every[1])[0].mean(0))
     assert np.abs(found - 0.01 * reward).mean() < 0.001
+
+
+@pytest.mark.parametrize("scale", [2.0**-10, 2.0**10])
+def test_a_constant_reward_and_a_cost_not_met_are_predicted_alike_in_any_unit(scale):
+    """They have no spread to be scaled by: times 1,024 or less they are learnt to the last bit as they were."""
+    obs, action, reward, costs, next_obs, ended = world(np.random.default_rng(0), 64)
+    rows = jnp.broadcast_to(jnp.arange(64), (2, 64))
+    found = []
+    for factor in (1.0, scale):
+        spec = SPEC._replace(cost_limits=(factor * 5.0,))
+        model = ensemble(spec, 2, (8,), 3e-3, 0.0, prior_scale=0.1)
+        data = (obs, action, factor * np.ones_like(reward), np.zeros(costs.shape), next_obs, ended)
+        state = observed(model, model.init(jax.random.key(0)), data)
+        state, _ = jax.jit(model.train_step)(state, batch_of(data, rows))
+        every = jnp.broadcast_to(jnp.asarray(obs, jnp.float32), (2, 64, 2))
+        told = jax.jit(model.predict)(state, every, jnp.asarray(action))
+        found.append([np.asarray(x) / factor for x in (told.reward, told.costs)])
+    assert np.abs(found[0][0] - 1).max() < 0.5
+    assert found[0][1].std() > 0
+    jax.tree.map(np.testing.assert_array_equal, *found)
