@@ -26,7 +26,7 @@ SCRIPT = Algorithm(lambda key: (), lambda key, state, obs, greedy: (lean(obs), (
 
 
 def test_functional_and_host_evaluation_agree_with_plain_gymnasium():
-    horizon, episodes = 40, 32
+    horizon, episodes = 40, 16
     env = make_task("cartpole", horizon=horizon)
     ours = jax.jit(evaluate_env(env, SCRIPT, episodes, True))(jax.random.key(0), ())
     host = host_env("awavo/CartPole-v0", num_envs=8, env_options={"horizon": horizon})
