@@ -107,7 +107,7 @@ def frames(tmp_path_factory, write_run):
     pages = {
         "one": write_report(runs[:1], folder / "one.html").read_text(),
         "three": write_report(runs, folder / "three.html").read_text(),
-        "inference": _page([_inference(40), _inference(41)]),
+        "inference": _page([_inference(40), _inference(80)]),
     }
     body = ""
     for kind, page in pages.items():
