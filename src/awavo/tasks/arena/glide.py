@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from awavo.tasks.mujoco_host import load_mujoco
+
 __all__ = ["Glide"]
 
-GEAR, MOST, TURN_GAIN = 0.3, 0.05, 0.3
+GEAR, MOST, GRAVITY = 0.3, 0.05, 9.81  # of both actuators: gear, largest force
 
 
 class Glide:
@@ -28,18 +30,20 @@ class Glide:
     def __init__(self, model: Any):
         self.step = h = model.opt.timestep
         mass, ahead = model.body_mass[1], model.body_ipos[1, 0]
-        self._damping, self._turn_damping = model.dof_damping[0], model.dof_damping[2]
-        self._lever = mass * ahead
-        # MuJoCo gives the inertia about the centre of mass along its own axes, one of which is vertical.
-        turned = np.zeros(9)
-        _matrix(turned, model.body_iquat[1])
-        axes = turned.reshape(3, 3)
-        inertia = float(axes[2] @ (model.body_inertia[1] * axes[2])) + mass * ahead**2
-        self._free = np.linalg.inv([[mass, self._lever], [self._lever, inertia]])
-        soft = mass + h * self._damping
-        self._ahead = h / soft
-        self._side = h * np.linalg.inv([[soft, self._lever], [self._lever, inertia + h * self._turn_damping]])
-        self._mass = mass
+        drag, turn_drag = model.dof_damping[0], model.dof_damping[2]
+        lever = mass * ahead
+        # MuJoCo gives the inertia about the centre of mass along axes of its own.
+        axes = np.zeros(9)
+        load_mujoco("a navigation task").mju_quat2Mat(axes, model.body_iquat[1])
+        inertia = float(axes[6:] @ (model.body_inertia[1] * axes[6:])) + mass * ahead**2
+        masses = np.array([[mass, 0, 0], [0, mass, lever], [0, lever, inertia]])
+        # Rows of `_Rows` to forces: ahead, sideways, turning.
+        forces = np.array(
+            [[-drag, 0, 0, 0, lever, GEAR], [0, -drag, 0, 0, 0, 0], [0, 0, -turn_drag, GEAR, 0, 0]], np.float64
+        )
+        damping = np.diag([drag, drag, turn_drag])
+        self._felt = np.linalg.inv(masses) @ forces
+        self._change = h * np.linalg.inv(masses + h * damping) @ forces
 
     def advance(
         self,
@@ -49,37 +53,47 @@ class Glide:
         steps: int,
     ) -> tuple[Float[np.ndarray, "E 3"], Float[np.ndarray, "E 3"], Float[np.ndarray, "E 3"]]:
         """Positions, velocities and the accelerometer after `steps` steps of physics with constant controls."""
-        h, d, d_turn, lever = self.step, self._damping, self._turn_damping, self._lever
-        force = GEAR * np.clip(control[:, 0], -MOST, MOST)
-        wanted = np.clip(control[:, 1], -1, 1)
-        (x, y, turn), (vx, vy, w) = qpos.T.copy(), qvel.T.copy()
-        (s00, s01), (_, s11) = self._side
+        now = _Rows(qvel, control)
+        place, speed = qpos[:, 0] + 1j * qpos[:, 1], qvel[:, 0] + 1j * qvel[:, 1]
+        turn, change = qpos[:, 2].copy(), np.empty((3, len(qpos)))
+        heading, push = np.empty(len(qpos), complex), np.empty(len(qpos), complex)
         for _ in range(steps):
-            c, s = np.cos(turn), np.sin(turn)
-            ahead, side = c * vx + s * vy, c * vy - s * vx
-            torque = GEAR * np.minimum(np.maximum(wanted - TURN_GAIN * w, -MOST), MOST) - d_turn * w
-            more = self._ahead * (force - d * ahead + lever * (w * w))
-            drag = -d * side
-            aside = s00 * drag + s01 * torque
-            w += s01 * drag + s11 * torque
-            vx += c * more - s * aside
-            vy += s * more + c * aside
-            x += h * vx
-            y += h * vy
-            turn += h * w
-        after = np.stack([x, y, turn], 1), np.stack([vx, vy, w], 1)
-        c, s = np.cos(turn), np.sin(turn)
-        ahead, side = c * vx + s * vy, c * vy - s * vx
-        torque = GEAR * np.clip(wanted - TURN_GAIN * w, -MOST, MOST) - d_turn * w
-        (f00, f01), _ = self._free
-        felt = np.empty((len(x), 3))
-        felt[:, 0] = (force - d * ahead + lever * w * w) / self._mass
-        felt[:, 1] = f00 * (-d * side) + f01 * torque
-        felt[:, 2] = 9.81
-        return *after, felt
+            now.look(turn, speed, heading)
+            np.matmul(self._change, now.rows, out=change)
+            push.real, push.imag = change[0], change[1]
+            push *= heading
+            speed += push
+            now.spin += change[2]
+            place += self.step * speed
+            turn += self.step * now.spin
+        now.look(turn, speed, heading)
+        felt = (self._felt @ now.rows).T.copy()
+        felt[:, 2] = GRAVITY
+        return (
+            np.stack([place.real, place.imag, turn], 1), np.stack([speed.real, speed.imag, now.spin], 1), felt
+        )  # fmt: skip
 
 
-def _matrix(out: np.ndarray, quaternion: np.ndarray) -> None:
-    from awavo.tasks.mujoco_host import load_mujoco
+class _Rows:
+    """What forces depend on: speed ahead and sideways, spin, servo, spin squared, motor; the last is constant."""
 
-    load_mujoco("a navigation task").mju_quat2Mat(out, quaternion)
+    def __init__(self, qvel: np.ndarray, control: np.ndarray):
+        self.rows = np.zeros((6, len(qvel)))
+        self.spin = self.rows[2]
+        self.spin[:] = qvel[:, 2]
+        self._wanted = np.clip(control[:, 1], -1, 1)
+        np.clip(control[:, 0], -MOST, MOST, out=self.rows[5])
+
+    def look(self, turn: np.ndarray, speed: np.ndarray, heading: np.ndarray) -> None:
+        """Fill the rows in, and the heading as a complex number of length 1."""
+        rows, spin = self.rows, self.spin
+        np.cos(turn, out=heading.real)
+        np.sin(turn, out=heading.imag)
+        seen = speed * heading.conj()
+        rows[0], rows[1] = seen.real, seen.imag
+        servo = rows[3]
+        np.multiply(spin, -GEAR, out=servo)
+        servo += self._wanted
+        np.maximum(servo, -MOST, out=servo)
+        np.minimum(servo, MOST, out=servo)
+        np.multiply(spin, spin, out=rows[4])

@@ -167,17 +167,17 @@ class Physics:
         self, awake: np.ndarray, at: np.ndarray, twist: np.ndarray, solid: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """What is awake may be pushed: it wakes its neighbours, and theirs, and needs the solid things beside it."""
-        flight = np.maximum(np.linalg.norm(twist[..., :2], axis=-1), 2.0) * self.seconds + SLACK
-        apart = np.linalg.norm(at[:, :, None] - at[:, None], axis=-1)
-        joined = apart < 2 * self._free_reach + flight[:, :, None]
-        for _ in range(awake.shape[1] - 1):
-            wider = awake | (awake[:, :, None] & joined).any(1)
-            if (wider == awake).all():
-                break
-            awake = wider
-        gap = np.linalg.norm(at[:, :, None] - solid[:, None, :, :2], axis=-1)
-        near = (awake[:, :, None] & (gap < self._free_reach + self._solid_reach + flight[:, :, None])).any((1, 2))
-        return awake, near
+        flight = np.maximum(_length(twist[..., :2]), AGENTS[self._agent].speed) * self.seconds + SLACK
+        if awake.shape[1] > 1:
+            joined = _length(at[:, :, None] - at[:, None]) < 2 * self._free_reach + flight[:, :, None]
+            for _ in range(awake.shape[1] - 1):
+                wider = awake | (awake[:, :, None] & joined).any(1)
+                if (wider == awake).all():
+                    break
+                awake = wider
+        gap = _length(at[:, :, None] - solid[:, None, :, :2]) - flight[:, :, None]
+        near = awake[:, :, None] & (gap < self._free_reach + self._solid_reach)
+        return awake, near.any((1, 2))
 
     def _simulate(
         self,
@@ -269,6 +269,10 @@ class Physics:
             size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
             self._engines[count, solids] = _Engine(model, datas, size)
         return self._engines[count, solids]
+
+
+def _length(vectors: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n"]:
+    return np.hypot(vectors[..., 0], vectors[..., 1])
 
 
 @lru_cache(64)

@@ -31,7 +31,7 @@ class Stage:
         spec, kinds = new_spec(agent), mujoco.mjtGeom
         reach = arena.extent + 0.6
         spec.worldbody.add_camera(pos=(0, -1.6 * reach, 1.9 * reach), xyaxes=(1, 0, 0, 0, 0.76, 0.64))
-        spec.worldbody.add_light(pos=(0, 0, 4), dir=(0, 0, -1))
+        spec.worldbody.add_light(pos=(0, 0, 4), dir=(0, 0, -1), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)
         self._names = []
         for thing in things.values():
             for i in range(thing.num):

@@ -105,8 +105,9 @@ class ArenaBackend:
         terms = penalise(self.arena, self.things, after, touch, world)
         world = world._replace(timer=np.maximum(world.timer - 1, 0))
         self.world.write(which, world)
-        stuck = self._renew(which[met & ~failed])
-        terminated = np.isin(which, stuck)
+        terminated, met = np.zeros(len(which), bool), np.flatnonzero(met & ~failed)
+        if len(met):
+            terminated[met] = self._renew(which[met])
         truncated = ((after.steps >= self._horizon) | failed) & ~terminated
         seen = self._observe(which, touch.acceleration)
         reward = np.where(failed, -LARGEST_REWARD, np.clip(reward, -LARGEST_REWARD, LARGEST_REWARD))
@@ -153,29 +154,26 @@ class ArenaBackend:
                 angles = placed.angles[rows] / 2
                 bodies.pose[i, :, 3], bodies.pose[i, :, 6] = np.cos(angles), np.sin(angles)
                 world.turned[i] = bodies.pose[i, :, 3:]
-        world.timer[which] = 0
         self._renew(which)
-        world.timer[which] = 0
+        world.timer[which] = 0  # only a button that was pressed hides them
         return self._observe(which, self.physics.rest(bodies.qpos[which]))
 
-    def _renew(self, which: Int[np.ndarray, " n"]) -> list[int]:
-        """Draw new goals, or buttons to press; returns the environments that found no place for a goal."""
-        stuck = []
-        for i in which:
+    def _renew(self, which: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+        """Draw new goals, or buttons to press; returns where a goal finds no place."""
+        stuck, world = np.zeros(len(which), bool), self.world
+        if self.arena.kind == "circle":
+            return stuck
+        for row, i in enumerate(which):
             numbers = self._caught_up(i)
             if self.arena.kind == "button":
-                button = numbers.choose(self._solid.num)
-                self.world.button[i], self.world.timer[i] = button, LATER
-                self.world.places["goal"][i, 0] = self.world.places["buttons"][i, button]
-            elif self.arena.kind in ("goal", "push"):
+                world.button[i], world.timer[i] = button, _ = numbers.choose(self._solid.num), LATER
+                world.places["goal"][i, 0] = world.places["buttons"][i, button]
+            else:
                 place = self._free_place(i, numbers)
-                if place is None:
-                    stuck.append(int(i))
-                else:
-                    self.world.places["goal"][i, 0] = place
-        if self.arena.kind != "circle" and len(which):
-            some = Bodies(*(part[which] for part in self.bodies))
-            self.world.last[which] = towards(self.arena, self._heights(), some, self.world.some(which))
+                stuck[row] = place is None
+                world.places["goal"][i, 0] = world.places["goal"][i, 0] if place is None else place
+        some = Bodies(*(part[which] for part in self.bodies))
+        world.last[which] = towards(self.arena, self._heights(), some, world.some(which))
         return stuck
 
     def _free_place(self, i: int, numbers: Numbers) -> Float[np.ndarray, " 2"] | None:
