@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import NDArray
 
 from awavo.tasks.mujoco_host import load_mujoco
 
 __all__ = ["Glide"]
+
+Complexes = NDArray[np.complex128]
 
 GEAR, MOST, GRAVITY = 0.3, 0.05, 9.81  # of both actuators: gear, largest force
 
@@ -56,7 +59,7 @@ class Glide:
         now = _Rows(qvel, control)
         place, speed = qpos[:, 0] + 1j * qpos[:, 1], qvel[:, 0] + 1j * qvel[:, 1]
         turn, change = qpos[:, 2].copy(), np.empty((3, len(qpos)))
-        heading, push = np.empty(len(qpos), complex), np.empty(len(qpos), complex)
+        heading, push = (np.empty(len(qpos), np.complex128) for _ in range(2))
         for _ in range(steps):
             now.look(turn, speed, heading)
             np.matmul(self._change, now.rows, out=change)
@@ -84,7 +87,7 @@ class _Rows:
         self._wanted = np.clip(control[:, 1], -1, 1)
         np.clip(control[:, 0], -MOST, MOST, out=self.rows[5])
 
-    def look(self, turn: np.ndarray, speed: np.ndarray, heading: np.ndarray) -> None:
+    def look(self, turn: np.ndarray, speed: Complexes, heading: Complexes) -> None:
         """Fill the rows in, and the heading as a complex number of length 1."""
         rows, spin = self.rows, self.spin
         np.cos(turn, out=heading.real)

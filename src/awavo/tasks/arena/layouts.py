@@ -16,6 +16,7 @@ from awavo.errors import BrokenEnvironmentError
 __all__ = ["Numbers", "Placed", "Places", "draw_layout", "draw_place"]
 
 TRIES, LAYOUTS, GOALS = 100, 10_000, 10_000  # for one thing, for a layout, for a goal
+BLOCK = 4096  # words that are drawn at once
 FIRST = 8  # places that are looked at first: most often one of them is free
 
 
@@ -25,16 +26,24 @@ class Numbers:
     def __init__(self, seed: int):
         self._source = np.random.RandomState(seed)
         self._words = np.zeros(0, np.uint32)
-        self._at = 0
+        self._at = 0  # the next word
+        self._numbers = np.zeros(0)  # made of two words each, from word `_from` on
+        self._from = 0
 
     def look(self, count: int) -> Float[np.ndarray, " count"]:
         """The next numbers in [0, 1), not used up."""
-        words = self._ahead(2 * count).astype(np.uint64)
-        return ((words[::2] >> np.uint64(5)) * 67108864.0 + (words[1::2] >> np.uint64(6))) / 9007199254740992.0
+        ahead, odd = divmod(self._at - self._from, 2)
+        if odd or ahead + count > len(self._numbers):
+            self._fill(2 * count)
+            self._from, ahead = self._at, 0
+            words = self._words[self._at : self._at + (len(self._words) - self._at) // 2 * 2].astype(np.uint64)
+            high, low = words[::2] >> np.uint64(5), words[1::2] >> np.uint64(6)
+            self._numbers = (high * 67108864.0 + low) / 9007199254740992.0
+        return self._numbers[ahead : ahead + count]
 
     def skip(self, count: int) -> None:
         """Use up that many numbers."""
-        self._ahead(2 * count)
+        self._fill(2 * count)
         self._at += 2 * count
 
     def take(self, count: int) -> Float[np.ndarray, " count"]:
@@ -47,17 +56,19 @@ class Numbers:
         """One of 0 .. count - 1."""
         mask = (1 << (count - 1).bit_length()) - 1
         while True:
-            word = int(self._ahead(1)[0]) & mask
+            self._fill(1)
+            word = int(self._words[self._at]) & mask
             self._at += 1
             if word < count:
                 return word
 
-    def _ahead(self, count: int) -> np.ndarray:
+    def _fill(self, count: int) -> None:
+        """Have that many words ahead."""
         missing = self._at + count - len(self._words)
         if missing > 0:
-            fresh = self._source.randint(0, 2**32, max(missing, 1248), np.uint32)
-            self._words, self._at = np.concatenate([self._words[self._at :], fresh]), 0
-        return self._words[self._at : self._at + count]
+            fresh = self._source.randint(0, 2**32, max(missing, BLOCK), np.uint32)
+            self._words, self._from = np.concatenate([self._words[self._at :], fresh]), self._from - self._at
+            self._at = 0
 
 
 class Places(NamedTuple):
@@ -87,28 +98,28 @@ def draw_layout(numbers: Numbers, places: Places) -> Placed:
 def _try_layout(numbers: Numbers, places: Places) -> Float[np.ndarray, "n 2"] | None:
     xy = np.empty((len(places.low), 2))
     for i in range(len(xy)):
-        apart = places.keepout[:i] + places.keepout[i]
-        for count in (FIRST, TRIES - FIRST):
-            found = _first_free(numbers, places, i, xy[:i], apart, count)
-            if found is not None:
-                xy[i] = found
-                break
-        else:
+        found = _first_free(numbers, places, i, xy[:i], places.keepout[:i] + places.keepout[i], TRIES)
+        if found is None:
             return None
+        xy[i] = found
     return xy
 
 
 def _first_free(
-    numbers: Numbers, places: Places, i: int, others: np.ndarray, apart: np.ndarray, count: int
+    numbers: Numbers, places: Places, i: int, others: np.ndarray, apart: np.ndarray, tries: int
 ) -> Float[np.ndarray, " 2"] | None:
     """The first of the next places that is free; those before it, and it, are used up."""
-    low = places.low[i]
-    tried = low + (places.high[i] - low) * numbers.look(2 * count).reshape(count, 2)
-    far = np.sqrt(np.square(tried[:, None] - others).sum(-1))
-    free = ~(far < apart).any(1)
-    used = int(free.argmax()) if free.any() else count - 1
-    numbers.skip(2 * (used + 1))
-    return tried[used] if free[used] else None
+    low, width = places.low[i], places.high[i] - places.low[i]
+    for count in (FIRST, tries - FIRST):
+        tried = low + width * numbers.look(2 * count).reshape(count, 2)
+        x, y = tried[:, 0, None] - others[:, 0], tried[:, 1, None] - others[:, 1]
+        free = ~(np.sqrt(x * x + y * y) < apart).any(1)
+        used = int(free.argmax())
+        if free[used]:
+            numbers.skip(2 * (used + 1))
+            return tried[used]
+        numbers.skip(2 * count)
+    return None
 
 
 def draw_place(
@@ -116,8 +127,8 @@ def draw_place(
 ) -> Float[np.ndarray, " 2"] | None:
     """Another place for thing `i`, free of the `others` as they stand at `xy`; None after 10,000 tries."""
     apart = places.keepout[others] + places.keepout[i]
-    for count in (FIRST, TRIES - FIRST, *[TRIES] * (GOALS // TRIES - 1)):
-        found = _first_free(numbers, places, i, xy[others], apart, count)
+    for _ in range(GOALS // TRIES):
+        found = _first_free(numbers, places, i, xy[others], apart, TRIES)
         if found is not None:
             return found
     return None

@@ -48,6 +48,8 @@ def new_spec(agent: str) -> Any:
     mujoco = load_mujoco("a navigation task")
     spec = mujoco.MjSpec()
     spec.option.timestep = AGENTS[agent].timestep
+    # The collisions of MuJoCo 2, which Safety-Gymnasium has: cylinders and boxes meet otherwise since.
+    spec.option.disableflags = int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)
     plane = mujoco.mjtGeom.mjGEOM_PLANE
     spec.worldbody.add_geom(name="floor", type=plane, size=(3.5, 3.5, 0.1), condim=EVERY_TOUCH, rgba=GREY)
     (_point if agent == "point" else _car)(mujoco, spec)

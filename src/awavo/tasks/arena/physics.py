@@ -152,6 +152,8 @@ class Physics:
         if self._track is None:
             speed, spin = np.abs(bodies.twist[..., :3]).max(-1), np.abs(bodies.twist[..., 3:]).max(-1)
             loose = (speed > STILL[0]) | (spin > STILL[1])
+            if self._scene.posts:  # a box starts above where it comes to rest
+                loose |= bodies.steps[:, None] == 0
         else:
             wanted, pace = self.on_track(centre, bodies.steps)
             off = np.maximum(np.abs(bodies.pose[..., :3] - wanted), np.abs(bodies.twist[..., :3] - pace)).max(-1)

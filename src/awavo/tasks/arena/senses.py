@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["BINS", "lidars", "own_motion", "rotation"]
+__all__ = ["BINS", "OWN", "lidars", "own_motion", "rotation"]
 
 BINS = 16
+OWN = {"point": 12, "car": 24}  # numbers about the own motion
 FIELD = (0.0, -0.5, 0.0)  # what the magnetometer measures, in the world's frame
 
 

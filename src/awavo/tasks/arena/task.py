@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
 from awavo.checks import check_choice, check_limits
+from awavo.errors import InputError
 from awavo.tasks.arena.layouts import Numbers, Places, draw_layout, draw_place
 from awavo.tasks.arena.models import AGENTS, Scene
 from awavo.tasks.arena.physics import Bodies, Physics
 from awavo.tasks.arena.picture import Stage
 from awavo.tasks.arena.rules import LATER, World, pay, penalise, towards
-from awavo.tasks.arena.senses import lidars, own_motion, rotation
+from awavo.tasks.arena.senses import BINS, OWN, lidars, own_motion, rotation
 from awavo.tasks.arena.settings import ARENAS, LARGEST_REWARD, Arena, Things, box_of, things_of
 from awavo.tasks.host_core import HostEnv, HostStep
 from awavo.types import Box, EnvSpec
@@ -55,7 +56,8 @@ class ArenaBackend:
         )  # fmt: skip
         self._solid_height = {"buttons": 0.1, "pillars": 0.5}.get(solid.name, 0.0)
         self._kinds = np.repeat(np.arange(len(arena.lidars)), [things[name].num for name in arena.lidars])
-        self._seen = np.zeros((0, 0), np.float32)  # what was observed last
+        self.obs_dim = OWN[agent] + BINS * len(arena.lidars)
+        self._seen = np.zeros((num_envs, self.obs_dim), np.float32)  # what was observed last
         self._stage: Stage | None = None
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
@@ -67,8 +69,6 @@ class ArenaBackend:
         for i, seed in zip(which, seeds, strict=True):
             self._numbers[i], self._unused[i] = Numbers(seed), 0
         seen = self._start(which)
-        if len(self._seen) != len(self._numbers):
-            self._seen = np.zeros((len(self._numbers), seen.shape[1]), np.float32)
         self._seen[which] = seen
         return seen.copy()
 
@@ -215,7 +215,7 @@ class ArenaBackend:
         ego = away @ turned[:, :2, :2] + (lift[:, None] * turned[:, 2, :2])[:, None]
         seen = lidars(ego, self._kinds, len(self.arena.lidars), self.arena.sight)
         if self.arena.kind == "button":  # buttons are hidden while a new one is chosen
-            seen[:, :16] *= (self.world.timer[which] == 0)[:, None]
+            seen[:, :BINS] *= (self.world.timer[which] == 0)[:, None]
         own = own_motion(self.agent, qpos, qvel, acceleration, turned)
         return np.concatenate([own, seen], 1).astype(np.float32)
 
@@ -255,12 +255,13 @@ def arena_task(
         threads: Threads that step the physics.
     """
     check_choice("costs", costs, COSTS)
+    if num_envs < 1:
+        raise InputError(f"num_envs={num_envs} must be >= 1.")
     arena = ARENAS[name]
     names = arena.costs if costs == "each" else ("sum",)
     limits = check_limits(cost_limits, names)
     backend = ArenaBackend(agent, arena, num_envs, horizon, costs == "each", threads)
-    obs_dim = backend.reset([0] * num_envs).shape[1]
-    spec = EnvSpec(f"{agent}-{name}", obs_dim, Box((-1.0, -1.0), (1.0, 1.0)), horizon, names, limits)
+    spec = EnvSpec(f"{agent}-{name}", backend.obs_dim, Box((-1.0, -1.0), (1.0, 1.0)), horizon, names, limits)
     return HostEnv(spec, num_envs, backend)
 
 
