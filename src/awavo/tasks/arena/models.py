@@ -24,7 +24,7 @@ class Agent(NamedTuple):
     speed: float  # an upper bound, m/s
 
 
-AGENTS = {"point": Agent(0.002, 0.1, 0.16, 2.0), "car": Agent(0.004, 0.1, 0.23, 2.0)}
+AGENTS = {"point": Agent(0.002, 0.1, 0.16, 1.6), "car": Agent(0.004, 0.1, 0.23, 1.2)}
 
 
 class Scene(NamedTuple):

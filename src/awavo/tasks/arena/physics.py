@@ -25,7 +25,8 @@ from awavo.tasks.mujoco_host import load_mujoco
 __all__ = ["SUBSTEPS", "Bodies", "Physics", "Touch"]
 
 SUBSTEPS = 10
-SLACK = 0.02  # metres added to every reach
+SLACK = 0.01  # metres added to every reach
+FLAT = 1e-3  # a free thing that leans less than this (1 - cosine) stands flat
 STILL = (1e-5, 1e-4)  # m/s and rad/s: below both a thing rests
 ON_TRACK = 1e-4  # metres and m/s: below both a gremlin is on its track
 
@@ -78,7 +79,8 @@ class Physics:
         half = free.free_half * (1.5 if free.posts else 1.0)
         self._free_reach = np.sqrt(2 * half**2 + free.free_half**2)
         solid_reach = 0.2 if free.solid == "pillars" else 0.1
-        self._near_free = AGENTS[agent].reach + self._free_reach + flight
+        self._flat_reach = np.sqrt(2) * half
+        self._near_free = AGENTS[agent].reach + flight  # of the thing's own reach
         self._near_solid = AGENTS[agent].reach + solid_reach + flight
         self._solid_reach = solid_reach
 
@@ -147,7 +149,9 @@ class Physics:
         """Which free things must be simulated, and where solid ones must be there too."""
         place = bodies.qpos[:, :2]
         at = bodies.pose[..., :2]
-        close = np.square(at - place[:, None]).sum(-1) < self._near_free**2
+        lean = 2 * np.square(bodies.pose[..., 4:6]).sum(-1)
+        near = self._near_free + np.where(lean < FLAT, self._flat_reach, self._free_reach)
+        close = np.square(at - place[:, None]).sum(-1) < near**2
         beside = (np.square(solid[..., :2] - place[:, None]).sum(-1) < self._near_solid**2).any(1)
         if self._track is None:
             speed, spin = np.abs(bodies.twist[..., :3]).max(-1), np.abs(bodies.twist[..., 3:]).max(-1)
