@@ -5,7 +5,13 @@ vectors are particles of
 
 .. math::  p(\theta | D) \propto p(\theta) \prod_t N(s_{t+1};\ f_\theta(s_t, a_t),\ \mathrm{diag}\, \sigma^2),
 
-inferred by the same engine that decides (`wvi.infer`), from which `predict` continues M futures.
+inferred by the same engine that decides (`wvi.infer`), from which `predict` continues M futures. Where the noise is not
+known it is integrated out, each component's with the prior :math:`1 / \sigma`:
+
+.. math::  p(D | \theta) \propto \prod_c \Big(\frac1n \sum_t e_{tc}(\theta)^2 + (\epsilon s_c)^2\Big)^{-n/2},
+
+with residuals e of next states and signals, s their standard deviation in the data and :math:`\epsilon` = 1%, below
+which nothing is told apart: no unit and no noise has to be given, and what the physics does not explain is noise.
 """
 
 from __future__ import annotations
@@ -22,7 +28,11 @@ from awavo.inference.wvi import Posterior, infer
 from awavo.transport import orthogonal_slices
 from awavo.transport.defining import Linear
 
-__all__ = ["ParametricModel", "identify_parameters", "predict_parametric"]
+__all__ = ["ParametricModel", "identify_in_box", "identify_parameters", "predict_parametric", "spread_members"]
+
+# Share of a component's standard deviation below which residuals are not told apart; log-density outside the box, below
+# all that data can say; widths of candidates in standard deviations of the particles.
+RESOLUTION, OUTSIDE = 1e-2, -1e7
 
 PhysicsStep = Callable[[Array, Array, Array], tuple[Array, Array, Array, Array]]
 
@@ -85,3 +95,57 @@ def identify_parameters(
         num_rounds=num_rounds,
     )
     return ParametricModel(posterior.particles, jnp.asarray(noise)), posterior
+
+
+def identify_in_box(
+    key: Array,
+    step: PhysicsStep,
+    start: Float[Array, "P p"],
+    obs: Float[Array, "n d"],
+    action: Array,
+    outcome: Float[Array, "n c"],
+    num_rows: Float[Array, ""] | float,
+    *,
+    num_rounds: int,
+) -> tuple[Float[Array, "P p"], Float[Array, " c"]]:
+    """Particles of theta in the unit box, from transitions whose noise is not known, and the noise that is left.
+
+    `outcome` is what followed: the change of the observation, the reward and the costs; `step` takes theta of the unit
+    box; the rows count as `num_rows` observations (fewer where some were drawn twice). Noise is the root mean square of
+    the residuals under the particles, one number for each column of `outcome`.
+    """
+    scale = jnp.std(outcome, 0)
+    scale = jnp.where(scale > 1e-9, scale, 1.0)
+
+    def squares(theta: Float[Array, " p"]) -> Float[Array, " c"]:
+        next_obs, reward, costs, _ = jax.vmap(step, (None, 0, 0))(jnp.clip(theta, 0.0, 1.0), obs, action)
+        said = jnp.concatenate([next_obs - obs, reward[:, None], costs], 1)
+        return jnp.mean(((outcome - said) / scale) ** 2, 0) + RESOLUTION**2
+
+    def log_density(parameters: Float[Array, "K p"]) -> Float[Array, " K"]:
+        fit = -0.5 * num_rows * jnp.sum(jnp.log(jax.vmap(squares)(parameters)), -1)
+        inside = jnp.all((parameters >= 0) & (parameters <= 1), -1)
+        return jnp.where(inside & jnp.isfinite(fit), fit, OUTSIDE)
+
+    dim = start.shape[1]
+    found = infer(
+        key,
+        log_density,
+        start,
+        slices=lambda k: orthogonal_slices(k, max(dim, 8), dim),
+        defining=Linear(),
+        num_rounds=num_rounds,
+    )
+    particles = jnp.clip(found.particles, 0.0, 1.0)
+    return particles, scale * jnp.sqrt(jnp.mean(jax.vmap(squares)(particles), 0))
+
+
+def spread_members(particles: Float[Array, "P p"], num: int) -> Float[Array, "M p"]:
+    """A few of the particles, evenly spaced by rank along their widest direction: every mode of enough mass has some.
+
+    They are particles, not means of several: between two modes there is no physics that anyone believes in.
+    """
+    centred = particles - particles.mean(0)
+    widest = jnp.linalg.eigh(centred.T @ centred)[1][:, -1]
+    ranks = jnp.floor((jnp.arange(num) + 0.5) * particles.shape[0] / num).astype(jnp.int32)
+    return particles[jnp.argsort(centred @ widest)[ranks]]

@@ -48,8 +48,9 @@ class PlanningConfig:
     discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
     planning: str = setting(
         "auto",
-        "decide by inference, or with the actor alone; auto: by the rule of sizes",
-        choices=("auto", "on", "off"),
+        "decide by inference in a learnt model (on), in the task's own physics with parameters identified from data "
+        "(physics), or with the actor alone (off); auto: on or off by the rule of sizes",
+        choices=("auto", "on", "physics", "off"),
     )
     horizon: int = setting(20, "steps N planned ahead", low=1, high=10_000)
     num_sequences: int = setting(128, "candidate action sequences K of a decision", low=2, high=1_000_000)
