@@ -48,8 +48,8 @@ class ModelInfo(NamedTuple):
 class PlannedIn(NamedTuple):
     """What an algorithm plans in: p_D(theta) as M members, learnt networks or particles of known physics.
 
-    `init(key) -> model`; `identify(key, model, rollout, replay) -> (model, ModelInfo)`; of a model, `steps` are those of
-    a plan, `predict(model)(obs [M, ..., d], action) -> Prediction` and `log_weights(model) -> [M]`.
+    `init(key) -> model`; `identify(key, model, rollout, replay) -> (model, ModelInfo)`; of a model, `steps` are those
+    of a plan, `predict(model)(obs [M, ..., d], action) -> Prediction` and `log_weights(model) -> [M]`.
     """
 
     init: Callable[[Array], Any]

@@ -118,7 +118,6 @@ class Train:
         )  # fmt: skip
         return check_config(config)
 
-
     def _options(self) -> dict[str, Any]:
         """The algorithm's settings; `--model` is the setting `planning` by the name of what is planned in."""
         options = read_pairs(self.option, "--option")
@@ -129,7 +128,9 @@ class Train:
         if self.algo != "awavo":
             raise ConfigError(f"--model is for the algorithm that plans in one, awavo: '{self.algo}' does not.")
         if "planning" in options:
-            raise ConfigError(f"--model {self.model} and planning={options['planning']} were given: give one of the two.")
+            raise ConfigError(
+                f"--model {self.model} and planning={options['planning']} were given: give one of the two."
+            )
         return {**options, "planning": PLANNED_IN[self.model]}
 
 
