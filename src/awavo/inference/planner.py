@@ -32,16 +32,18 @@ __all__ = ["Decision", "PlanningModel", "ensemble_steps", "planner", "predicted_
 
 # Effective share of the candidates, which sets T.
 EFFECTIVE_SHARE = 0.04
+SPREAD = 1.0
 
 # Of a model of M members: one step, with what it says of it at once, and what N steps meant once all are known.
-Advance = Callable[[Array, Array], tuple[Array, PyTree]]
+Advance = Callable[[Array, Array, Array], tuple[Array, PyTree]]
 Outcomes = Callable[[PyTree, Array, Array, Array], tuple[Array, Array]]
 
 
 class PlanningModel(NamedTuple):
     """What a decision rests on, as functions of (batches of) raw observations `[..., d]`.
 
-    `advance(obs [M, K, d], action [K]) -> (next_obs, said)` moves M members with log-weights `log_weights` by one step;
+    `advance(obs [M, K, d], action [K], noise [M, 1, d]) -> (next_obs, said)` moves M members with log-weights
+    `log_weights` by one step, `noise` standard deviations off what they expect, the same for all candidates;
     `outcomes(said, obs [N, M, K, d], action [N, K], next_obs) -> (signals [N, M, K, 1 + C], terminated)` are those of N
     steps; `policy(obs)` is an action distribution, `values(obs) -> [..., 1 + C]` are the critics' means under it;
     `log_optimality(signals)`.
@@ -72,8 +74,9 @@ def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, O
     """`advance` and `outcomes` of a learnt ensemble."""
     model = dynamics.fold(model)
 
-    def advance(obs, action):
-        return dynamics.advance(model, obs, action)[0], ()
+    def advance(obs, action, noise):
+        mean, std = dynamics.advance(model, obs, action)
+        return mean + std * noise, ()
 
     def outcomes(said, obs, action, next_obs):
         # The member axis goes first; all N steps are one batch.
@@ -88,9 +91,9 @@ def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, O
 def predicted_steps(predict: Callable[[Array, Array], Prediction]) -> tuple[Advance, Outcomes]:
     """`advance` and `outcomes` of a model that says everything at once, such as parametric physics."""
 
-    def advance(obs, action):
+    def advance(obs, action, noise):
         guess = predict(obs, action)
-        return guess.next_obs, (jnp.concatenate([guess.reward[..., None], guess.costs], -1), guess.terminated)
+        return guess.next_obs + guess.std * noise, (jnp.concatenate([guess.reward[..., None], guess.costs], -1), guess.terminated)
 
     return advance, lambda said, obs, action, next_obs: said
 
@@ -107,15 +110,19 @@ def planner(spec: EnvSpec, config: PlanningConfig) -> Callable[[Array, PlanningM
         members = model.log_weights.shape[0]
         weights = jnp.exp(model.log_weights)
 
-        def advance(obs, prepared):
+        def advance(obs, drawn):
+            prepared, noise = drawn
             # The actor proposes in the members' mean state, the same action for all of them.
             policy = model.policy(jnp.einsum("m,mkd->kd", weights, obs[:, :num_actor]))
             action = distributions.propose(prepared, policy)
-            next_obs, said = model.advance(obs, distributions.execute(action))
+            next_obs, said = model.advance(obs, distributions.execute(action), noise)
             return next_obs, (obs, action, next_obs, said)
 
         start = jnp.broadcast_to(obs, (members, num, obs.shape[-1]))
-        last, (visited, actions, reached, said) = jax.lax.scan(advance, start, distributions.prepare(key, q))
+        # Members differ in what they are and in what befalls them; every candidate meets the same.
+        noise = SPREAD * jax.random.normal(jax.random.fold_in(key, 1), (horizon, members, 1, obs.shape[-1]))
+        drawn = (distributions.prepare(key, q), noise)
+        last, (visited, actions, reached, said) = jax.lax.scan(advance, start, drawn)
         signals, ended = model.outcomes(said, visited, distributions.execute(actions), reached)
         # A step counts in full where no step before it has ended the episode.
         alive = jnp.cumprod(1 - ended, 0)
