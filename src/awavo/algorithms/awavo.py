@@ -38,7 +38,7 @@ from awavo.errors import ConfigError
 from awavo.inference.ensemble import Ensemble
 from awavo.inference.operators import Operator
 from awavo.inference.planner import PlanningModel, planner
-from awavo.inference.sequences import PlanningConfig, sequences, slice_shape
+from awavo.inference.sequences import PlanningConfig, is_joint, sequences, slice_shape
 from awavo.networks import Categorical, SlicingHead, normalize, slicing_head
 from awavo.types import Algorithm, Critics, Discrete, EnvSpec, Physics, Rollout
 
@@ -138,9 +138,13 @@ def awavo(
         if not greedy:  # before there is a model worth planning in
             warm = state.orpo.replay.added < config.warmup_steps
             action = jnp.where(warm, distributions.draw(warm_key, obs.shape[0]), action)
-        # Of categorical distributions, which are independent, the first step is all that learning needs.
-        kept = (result.before, result.plan, result.target)
-        before, after, target = (q[:, 0] for q in kept) if isinstance(spec.action_space, Discrete) else kept
+        # Of the first action learning needs the probabilities; of categorical distributions, which are independent,
+        # that is all it needs.
+        before, after, target = result.before, result.plan, result.target
+        if not is_joint(spec.action_space, config):
+            before, after, target = (q[:, 0] for q in (before, after, target))
+        elif isinstance(spec.action_space, Discrete):
+            after = after[:, :, 0].mean(1)
         record = PlanRecord(before, after, target, result.weights, result.effective_size, result.distance)
         return action, record, result.plan
 
@@ -201,7 +205,7 @@ def awavo(
         assert orpo.explore is not None
         return orpo.explore(key, state.orpo, obs, memory)
 
-    adaptive = decides and config.metric == "a-gswd" and config.slices == "adaptive"
+    adaptive = decides and config.metric != "kl" and config.slices == "adaptive"
     return Algorithm(
         init,
         lambda key, state, obs, greedy: orpo.act(key, state.orpo, obs, greedy),

@@ -93,7 +93,10 @@ def predicted_steps(predict: Callable[[Array, Array], Prediction]) -> tuple[Adva
 
     def advance(obs, action, noise):
         guess = predict(obs, action)
-        return guess.next_obs + guess.std * noise, (jnp.concatenate([guess.reward[..., None], guess.costs], -1), guess.terminated)
+        return guess.next_obs + guess.std * noise, (
+            jnp.concatenate([guess.reward[..., None], guess.costs], -1),
+            guess.terminated,
+        )
 
     return advance, lambda said, obs, action, next_obs: said
 
