@@ -206,7 +206,8 @@ def test_joint_sequences_keep_two_ways_apart(monkeypatch):
     def go(key, before):
         q = own.move(key, before, actions, weights, jax.random.normal(key, shape))[0]
         drawn = jax.vmap(lambda prepared: own.propose(prepared, nobody))(own.prepare(key, q))
-        return q, drawn, own.pick(key, q, True), own.pick(key, q, False)
+        sampled = jax.vmap(lambda key: own.pick(key, q, False))(jax.random.split(key, 64))
+        return q, drawn, own.pick(key, q, True), sampled
 
     for side in (0, 1):
         before = jnp.broadcast_to(jax.nn.one_hot(side, 2), (8, 8, 2))
@@ -218,7 +219,7 @@ def test_joint_sequences_keep_two_ways_apart(monkeypatch):
             assert 0.3 < (right > 0.5).mean() < 0.7
             assert np.abs(np.asarray(drawn).mean(0) - 0.5).mean() > 0.35  # independent steps: 0.14
             assert int(greedy) == side
-            assert int(sampled) == side
+            assert np.mean(np.asarray(sampled) == side) > 0.75
             before = own.shift(q)
             np.testing.assert_allclose(before[:, -1], 0.5)
 
