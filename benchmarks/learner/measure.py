@@ -38,7 +38,7 @@ from awavo.training.compilation import jit_once
 from awavo.training.evaluation import evaluate_env
 from awavo.training.loop import MAX_CHUNK, chunk_fn, init_fn
 from awavo.training.rollout import select
-from awavo.types import Algorithm, Env, EnvSpec, Rollout
+from awavo.types import Algorithm, Env, EnvSpec, Physics, Rollout
 
 jax.config.update("jax_default_matmul_precision", "highest")
 Array2 = Array3 = np.ndarray  # [seeds, episodes] and [seeds, episodes, costs]
@@ -63,7 +63,7 @@ def device_task(name: str, options: dict[str, Any], scale: float) -> Env:
     return Env(env.spec._replace(cost_limits=limits), env.params, env.reset, step)
 
 
-def sized(args: argparse.Namespace, spec: EnvSpec) -> tuple[Any, Algorithm]:
+def sized(args: argparse.Namespace, spec: EnvSpec, physics: Physics | None = None) -> tuple[Any, Algorithm]:
     """The configuration, with its sizes by the rule where the algorithm has one, and the algorithm."""
     options = {name: parse_value(value) for name, value in (pair.split("=", 1) for pair in args.option)}
     if args.num_envs:
@@ -74,13 +74,14 @@ def sized(args: argparse.Namespace, spec: EnvSpec) -> tuple[Any, Algorithm]:
     config = config_from_mapping(settings_class(args.algo), resolved.algo_options, args.algo)
     if isinstance(config, ActorCriticConfig):
         config = resolve_sizes(spec, config)
-    return config, resolve(args.algo, ALGORITHMS, "algorithm")(spec, config)
+    extra = {"physics": physics} if getattr(config, "planning", "") == "physics" else {}
+    return config, resolve(args.algo, ALGORITHMS, "algorithm")(spec, config, **extra)
 
 
 def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
     """Train tasks in JAX; at each mark the steps, the returns and the costs of every seed's episodes."""
     env = device_task(args.task, args.options, args.scale)
-    config, algorithm = sized(args, env.spec)
+    config, algorithm = sized(args, env.spec, env.physics)
     rows = config.num_envs * config.rollout_length
     start = jit_once(jax.vmap(init_fn(env, algorithm, config.num_envs)))
     run = jax.jit(jax.vmap(chunk_fn(env, algorithm, config.rollout_length), (0, None)), donate_argnums=0)

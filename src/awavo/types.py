@@ -17,7 +17,7 @@ else:  # annotations can be resolved without importing jax
 
 __all__ = [
     "ActionSpace", "ActorParts", "Algorithm", "Box", "Critics", "Discrete", "Distribution", "Env", "EnvSpec",
-    "Estimate", "Rollout", "Timestep",
+    "Estimate", "Physics", "Rollout", "Timestep",
 ]  # fmt: skip
 
 State = TypeVar("State")
@@ -80,17 +80,33 @@ class Timestep(NamedTuple):
     final_obs: Array
 
 
+class Physics(NamedTuple):
+    """A task's own dynamics as far as an observation tells them, and which of its parameters are to be identified.
+
+    `step(theta [p], obs [d], action) -> (next_obs, reward, costs, terminated)` is one step without its noise, of an
+    observation alone. `names` are the fields of `Env.params` that theta stands for, `low` and `high` the range in which
+    each is believed to lie before any data.
+    """
+
+    names: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    step: Callable[[Array, Array, Array], tuple[Array, Array, Array, Array]]
+
+
 class Env(NamedTuple):
     """A functional environment: pure functions of keys, states and physics parameters.
 
     `reset(key, params) -> (state, obs)`; `step(key, state, action, params) -> (state, Timestep)`. Both are for ONE
-    environment: vmap them for a batch, over `params` too for randomised physics.
+    environment: vmap them for a batch, over `params` too for randomised physics. `physics` is there where a planner
+    can follow the task from its observations (`planning=physics`).
     """
 
     spec: EnvSpec
     params: PyTree
     reset: Callable[[Array, PyTree], tuple[PyTree, Array]]
     step: Callable[[Array, PyTree, Array, PyTree], tuple[PyTree, Timestep]]
+    physics: Physics | None = None
 
 
 class Rollout(NamedTuple):

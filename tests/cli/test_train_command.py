@@ -54,3 +54,22 @@ def test_dry_run_writes_nothing(run, tmp_path, monkeypatch):
     assert plan["config"]["algo_options"]["actor_lr"] == 0.005
     assert plan["iterations"] * plan["steps_per_iteration"] == plan["env_steps"] >= 200_000
     assert os.listdir(tmp_path) == []
+
+
+def test_the_model_that_is_planned_in(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, text, _ = run("train", "cartpole", "--algo", "awavo", "--model", "physics", "--dry-run", "--steps", "256")
+    assert code == 0
+    assert json.loads(text)["config"]["algo_options"]["planning"] == "physics"
+    refused = {
+        ("garnet", "--algo", "awavo", "--model", "physics"): "task 'garnet' declares no physics",
+        ("cartpole", "--algo", "crpo", "--model", "physics"): "'crpo' does not",
+        ("cartpole", "--algo", "awavo", "--model", "guess"): "--model guess is not one of learnt, physics",
+        ("cartpole", "--algo", "awavo", "--model", "physics", "--option", "planning=off"): "give one of the two",
+        ("cartpole", "--algo", "awavo", "--model", "physics", "--task-option", "cart_mass=9"): "between 0.2 and 5",
+    }
+    for words, reason in refused.items():
+        code, _, err = run("train", *words, "--steps", "256")
+        assert (code, len(err.strip().splitlines())) == (2, 1), err
+        assert reason in err
+    assert os.listdir(tmp_path) == []

@@ -25,7 +25,7 @@ OPERATOR = make_operator("log", temperature=0.1)
 LOW, HIGH = -20.0, 20.0
 
 
-def push_model(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
+def push_model(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1), std=0.0):
     """A cart on a line: reward -x^2, cost where x > 1; members that disagree on the push."""
     num_members = len(gains)
     gains = jnp.array(gains)[:, None]
@@ -34,7 +34,7 @@ def push_model(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
         push = (action - 0.5) * 2 if isinstance(spec.action_space, Discrete) else action[..., 0]
         x = obs[..., 0] + 0.5 * gains * push
         cost = jax.nn.sigmoid(20 * (x - 1))
-        return Prediction(x[..., None], jnp.ones_like(obs), -(x**2), cost[..., None], jnp.zeros_like(x))
+        return Prediction(x[..., None], jnp.full_like(obs, std), -(x**2), cost[..., None], jnp.zeros_like(x))
 
     def policy(obs):
         if isinstance(spec.action_space, Discrete):
@@ -196,6 +196,40 @@ def test_the_action_commits_to_a_mode_and_stays_with_it():
             before = shift(q)
 
 
+def test_joint_sequences_keep_two_ways_apart(monkeypatch):
+    """All left or all right, equally good: particles are one or the other, so are the next candidates; one is kept."""
+    monkeypatch.setattr("awavo.inference.sequences.ACTOR_SHARE", 0.0)
+    monkeypatch.setattr("awavo.inference.sequences.MEMORY_SHARE", 1.0)
+    space, config = Discrete(2), dataclasses.replace(CONFIG, metric="cells", horizon=8, num_particles=8)
+    own, shape = sequences(space, config), slice_shape(space, config)
+    assert shape == (config.num_slices, 16)
+    way = (jnp.arange(config.num_sequences) % 2)[None]
+    actions = jnp.where(jax.random.uniform(KEY, (8, config.num_sequences)) < 0.05, 1 - way, way)
+    weights = jnp.full(config.num_sequences, 1 / config.num_sequences)
+    nobody = Categorical(jnp.zeros((0, 2)))
+
+    @jax.jit
+    def go(key, before):
+        q = own.move(key, before, actions, weights, jax.random.normal(key, shape))[0]
+        drawn = jax.vmap(lambda prepared: own.propose(prepared, nobody))(own.prepare(key, q))
+        sampled = jax.vmap(lambda key: own.pick(key, q, False))(jax.random.split(key, 64))
+        return q, drawn, own.pick(key, q, True), sampled
+
+    for side in (0, 1):
+        before = jnp.broadcast_to(jax.nn.one_hot(side, 2), (8, 8, 2))
+        for seed in range(4):
+            q, drawn, greedy, sampled = go(jax.random.key(seed), before)
+            np.testing.assert_allclose(q.sum(-1), 1, rtol=1e-5)
+            right = np.asarray(q)[..., 1].mean(1)
+            assert (np.abs(right - 0.5) > 0.25).all()
+            assert 0.3 < (right > 0.5).mean() < 0.7
+            assert np.abs(np.asarray(drawn).mean(0) - 0.5).mean() > 0.35  # independent steps: 0.14
+            assert int(greedy) == side
+            assert np.mean(np.asarray(sampled) == side) > 0.75
+            before = own.shift(q)
+            np.testing.assert_allclose(before[:, -1], 0.5)
+
+
 def test_systematic_resampling_keeps_shares():
     weights = jnp.array([0.5, 0.25, 0.25, 0.0])
     counts = np.bincount(resample(KEY, weights, 16), minlength=4)
@@ -225,7 +259,7 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum(monkeypatch):
     def predict(obs, action):
         state = jnp.argmax(obs, -1)
         found = cmdp.signals[:, state, action]
-        return Prediction(jax.nn.one_hot(following[state, action], 16), jnp.ones_like(obs), found[0],
+        return Prediction(jax.nn.one_hot(following[state, action], 16), jnp.zeros_like(obs), found[0],
                           jnp.moveaxis(found[1:], 0, -1), jnp.zeros(state.shape))  # fmt: skip
 
     model = PlanningModel(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.inference.sequences import policy_cloud
+from awavo.inference.clouds import policy_cloud
 from awavo.networks import SquashedMixture, actor
 from awavo.transport import adaptive_gswd
 from awavo.transport.defining import Linear

@@ -22,7 +22,8 @@ from jaxtyping import Array, Float, Int
 
 from awavo.algorithms.actor_critic import MAX_GRAD_NORM
 from awavo.algorithms.orpo_dr import OrpoDrConfig
-from awavo.inference.sequences import ORDER, PlanningConfig, action_defining, policy_cloud, to_box
+from awavo.inference.clouds import policy_cloud, to_box
+from awavo.inference.sequences import ORDER, PlanningConfig, action_defining, is_joint, plan_dim
 from awavo.inference.wvi import categorical_gswd
 from awavo.networks import (
     ActionDistribution,
@@ -36,7 +37,7 @@ from awavo.networks import (
 from awavo.networks.optimize import adam, all_finite, choose, descend, optimizer_state
 from awavo.networks.slicing import SlicingHead, diversity_loss
 from awavo.transport import adaptive_gswd
-from awavo.types import Box, Discrete, EnvSpec, Rollout
+from awavo.types import ActionSpace, Box, Discrete, EnvSpec, Rollout
 
 __all__ = [
     "AmortizationConfig",
@@ -162,7 +163,7 @@ def amortizer(spec: EnvSpec, config: AmortizationConfig) -> Amortizer:
         hidden = actor.net.hidden(normalize(obs_stats, obs))
 
         def seen(slices: Float[Array, "B L c"]) -> Float[Array, " B"]:
-            if isinstance(spec.action_space, Discrete):
+            if not is_joint(spec.action_space, config):
                 return categorical_gswd(before, target, slices, defining=defining, order=ORDER)
             flat = before.reshape(*before.shape[:2], -1)
             distance = partial(adaptive_gswd, learn_slices=True, defining=defining, order=ORDER)
@@ -198,6 +199,7 @@ def policy_distance(
         if config.metric == "kl":
             return -jnp.sum(first * dist.log_probs(), -1)
         slices = jax.lax.stop_gradient(slices)
+        slices = first_action(slices, space, config) if is_joint(space, config) else slices
         return categorical_gswd(jax.nn.softmax(dist.logits), first, slices, defining=defining, order=ORDER)
     assert isinstance(space, Box)
     if config.metric == "kl" and isinstance(dist, SquashedMixture):
@@ -208,14 +210,19 @@ def policy_distance(
         score = -0.5 * ((inner - dist.mean) / jnp.exp(dist.log_std)) ** 2 - dist.log_std
         return -jnp.mean(jnp.sum(score, -1), 0)
     drawn, chances = policy_cloud(key, dist, config.num_particles, space)
-    # The first action's coordinates of every linear form.
-    forms = slices.reshape(*slices.shape[:2], -1, config.horizon * space.dim)[..., : space.dim]
-    forms = forms.reshape(*slices.shape[:2], -1)
+    forms = first_action(slices, space, config)
     if isinstance(dist, SquashedGaussian):  # equal weights, which sort faster
         distance = jax.vmap(lambda x, y, rows: adaptive_gswd(x, y, rows, defining=defining, order=ORDER))
         return distance(drawn, first, forms)
     weighted = jax.vmap(lambda x, w, y, rows: adaptive_gswd(x, y, rows, x_weights=w, defining=defining, order=ORDER))
     return weighted(drawn, chances, first, forms)
+
+
+def first_action(slices: Float[Array, "B L c"], space: ActionSpace, config: PlanningConfig) -> Float[Array, "B L f"]:
+    """The first action's coordinates of every linear form of slices of whole sequences."""
+    dim = plan_dim(space, config)
+    forms = slices.reshape(*slices.shape[:2], -1, dim)[..., : dim // config.horizon]
+    return forms.reshape(*slices.shape[:2], -1)
 
 
 def _flat(x: Array) -> Array:

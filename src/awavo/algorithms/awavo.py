@@ -30,17 +30,22 @@ from jaxtyping import Array, Float
 from awavo.algorithms import replay as ring
 from awavo.algorithms.actor_critic import Imagine
 from awavo.algorithms.amortize import AmortizationConfig, PlanRecord, Posteriors, amortizer, empty_posteriors, store
-from awavo.algorithms.model_learning import ModelConfig, identify, imagination, learnt_dynamics
+from awavo.algorithms.known_physics import PhysicsModel, known_physics
+from awavo.algorithms.model_learning import ModelConfig, ModelInfo, imagination, learnt_model
 from awavo.algorithms.orpo_dr import OrpoDrConfig, OrpoDrInfo, OrpoDrState, orpo_dr_parts
 from awavo.algorithms.sizes import resolve_sizes
+from awavo.errors import ConfigError
 from awavo.inference.ensemble import Ensemble
 from awavo.inference.operators import Operator
-from awavo.inference.planner import PlanningModel, ensemble_steps, planner
-from awavo.inference.sequences import PlanningConfig, sequences, slice_shape
+from awavo.inference.planner import PlanningModel, planner
+from awavo.inference.sequences import PlanningConfig, is_joint, sequences, slice_shape
 from awavo.networks import Categorical, SlicingHead, normalize, slicing_head
-from awavo.types import Algorithm, Critics, Discrete, EnvSpec, Rollout
+from awavo.types import Algorithm, Critics, Discrete, EnvSpec, Physics, Rollout
 
-__all__ = ["AwavoConfig", "AwavoInfo", "AwavoState", "DecisionInfo", "ModelInfo", "awavo"]
+__all__ = ["AwavoConfig", "AwavoInfo", "AwavoState", "DecisionInfo", "awavo"]
+
+# Of a task that cannot be followed from its observations.
+NO_PHYSICS = "declares no physics that a planner could follow: use planning=auto, which plans in a learnt model."
 
 
 @dataclass(frozen=True)
@@ -52,20 +57,11 @@ class AwavoState(NamedTuple):
     """ORPO-DR's state, the model, the slicing head, and the posteriors the actor is pulled to."""
 
     orpo: OrpoDrState
-    model: Ensemble
+    model: Ensemble | PhysicsModel
     head: SlicingHead
     head_opt: optax.OptState
     amortize_opt: optax.OptState
     posteriors: Posteriors
-
-
-class ModelInfo(NamedTuple):
-    """Metrics of the model; 0 without planning."""
-
-    model_loss: Array
-    model_coverage: Array
-    model_pit_error: Array
-    member_weight: Array
 
 
 class DecisionInfo(NamedTuple):
@@ -81,14 +77,24 @@ class DecisionInfo(NamedTuple):
 AwavoInfo = namedtuple("AwavoInfo", (*OrpoDrInfo._fields, *ModelInfo._fields, *DecisionInfo._fields))
 
 
-def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) -> Algorithm[AwavoState, AwavoInfo]:
-    """Build AWaVO for a task; `operator` replaces the one named in the configuration."""
+def awavo(
+    spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None, physics: Physics | None = None
+) -> Algorithm[AwavoState, AwavoInfo]:
+    """Build AWaVO for a task; `operator` replaces the one named in the configuration.
+
+    `physics` is what the task declares of its own, for `planning=physics`.
+    """
     config = resolve_sizes(spec, config)
     orpo = orpo_dr_parts(spec, config, operator)
-    dynamics = learnt_dynamics(spec, config)
+    if config.planning == "physics":
+        if physics is None:
+            raise ConfigError(f"planning=physics: task '{spec.name}' {NO_PHYSICS}")
+        dynamics = known_physics(spec, physics, config)
+    else:
+        dynamics = learnt_model(spec, config, config.num_updates)
     decide, distributions = planner(spec, config), sequences(spec.action_space, config)
     amortization = amortizer(spec, config)
-    decides = config.planning == "on"
+    decides = config.planning != "off"
 
     def init(key: Array) -> AwavoState:
         orpo_key, model_key, head_key = jax.random.split(key, 3)
@@ -107,20 +113,19 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         state, decided = learn_from_decisions(amortize_key, state, rollout)  # from what line 6 decided
         return state, AwavoInfo(**info._asdict(), **modelled._asdict(), **decided._asdict())
 
-    def identified(key: Array, state: AwavoState, rollout: Rollout) -> tuple[Ensemble, ModelInfo, Imagine | None]:
+    def identified(
+        key: Array, state: AwavoState, rollout: Rollout
+    ) -> tuple[Ensemble | PhysicsModel, ModelInfo, Imagine | None]:
         """The model after a rollout, and what it adds to the batches; as it was where nothing is planned in it."""
         if not decides:
             none = jnp.zeros(())
             return state.model, ModelInfo(none, none, none, none), None
         replay = ring.add(state.orpo.replay, rollout, config.discount, config.backup_steps)
-        model, assessed, losses = identify(key, dynamics, state.model, rollout, replay, config.num_updates)
-        info = ModelInfo(
-            model_loss=losses[-1].mean(),
-            model_coverage=assessed.coverage,
-            model_pit_error=assessed.pit_error,
-            member_weight=jnp.exp(model.log_weights()).max(),
-        )
-        imagine = imagination(dynamics, model, state.orpo.obs_stats, distributions.draw, config.discount, config)
+        model, info = dynamics.identify(key, state.model, rollout, replay)
+        imagine = imagination(
+            dynamics.predict(model), dynamics.log_weights(model), state.orpo.obs_stats, distributions.draw,
+            config.discount, config,
+        )  # fmt: skip
         return model, info, imagine
 
     def plan(key: Array, state: AwavoState, obs: Array, memory: Array, greedy: bool) -> tuple[Array, PlanRecord, Array]:
@@ -133,9 +138,13 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         if not greedy:  # before there is a model worth planning in
             warm = state.orpo.replay.added < config.warmup_steps
             action = jnp.where(warm, distributions.draw(warm_key, obs.shape[0]), action)
-        # Of categorical distributions, which are independent, the first step is all that learning needs.
-        kept = (result.before, result.plan, result.target)
-        before, after, target = (q[:, 0] for q in kept) if isinstance(spec.action_space, Discrete) else kept
+        # Of the first action learning needs the probabilities; of categorical distributions, which are independent,
+        # that is all it needs.
+        before, after, target = result.before, result.plan, result.target
+        if not is_joint(spec.action_space, config):
+            before, after, target = (q[:, 0] for q in (before, after, target))
+        elif isinstance(spec.action_space, Discrete):
+            after = after[:, :, 0].mean(1)
         record = PlanRecord(before, after, target, result.weights, result.effective_size, result.distance)
         return action, record, result.plan
 
@@ -185,8 +194,8 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
             return unit * learner.target_critic(obs, dist.mode()).mean(-1)
 
         return PlanningModel(
-            *ensemble_steps(dynamics, state.model),
-            state.model.log_weights(),
+            *dynamics.steps(state.model),
+            dynamics.log_weights(state.model),
             lambda obs: learner.actor(normalize(stats, obs)),
             values,
             lambda signals: orpo.log_optimality(state.orpo, signals),
@@ -196,7 +205,7 @@ def awavo(spec: EnvSpec, config: AwavoConfig, operator: Operator | None = None) 
         assert orpo.explore is not None
         return orpo.explore(key, state.orpo, obs, memory)
 
-    adaptive = decides and config.metric == "a-gswd" and config.slices == "adaptive"
+    adaptive = decides and config.metric != "kl" and config.slices == "adaptive"
     return Algorithm(
         init,
         lambda key, state, obs, greedy: orpo.act(key, state.orpo, obs, greedy),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +13,16 @@ from jaxtyping import Array, Float
 from awavo.algorithms import replay as ring
 from awavo.algorithms.actor_critic import Imagine
 from awavo.config import setting
-from awavo.inference.ensemble import Ensemble, EnsembleModel, ModelBatch, bootstrap_weights, ensemble
+from awavo.inference.ensemble import Ensemble, EnsembleModel, ModelBatch, Prediction, bootstrap_weights, ensemble
 from awavo.inference.identification import Assessment, assess
+from awavo.inference.planner import Advance, Outcomes, ensemble_steps
 from awavo.networks import Actor, RunningStatistics, normalize
 from awavo.types import EnvSpec, Rollout
 
-__all__ = ["ModelConfig", "identify", "imagination", "learnt_dynamics", "train_ensemble"]
+__all__ = [
+    "ModelConfig", "ModelInfo", "PlannedIn", "identify", "imagination", "learnt_dynamics", "learnt_model",
+    "train_ensemble",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,29 @@ class ModelConfig:
         128, "transitions of the model added to each batch of actor and critics; none without planning",
         low=0, high=1_000_000,
     )  # fmt: skip
+
+
+class ModelInfo(NamedTuple):
+    """Metrics of the model; 0 without planning."""
+
+    model_loss: Array
+    model_coverage: Array
+    model_pit_error: Array
+    member_weight: Array
+
+
+class PlannedIn(NamedTuple):
+    """What an algorithm plans in: p_D(theta) as M members, learnt networks or particles of known physics.
+
+    `init(key) -> model`; `identify(key, model, rollout, replay) -> (model, ModelInfo)`; of a model, `steps` are those
+    of a plan, `predict(model)(obs [M, ..., d], action) -> Prediction` and `log_weights(model) -> [M]`.
+    """
+
+    init: Callable[[Array], Any]
+    identify: Callable[[Array, Any, Rollout, ring.ReplayBuffer], tuple[Any, ModelInfo]]
+    steps: Callable[[Any], tuple[Advance, Outcomes]]
+    predict: Callable[[Any], Callable[[Array, Array], Prediction]]
+    log_weights: Callable[[Any], Array]
 
 
 # Sizes of the members' hidden layers, their activation; Adam's step size and weight decay; scale of the random priors;
@@ -88,9 +116,33 @@ def identify(
     return model, assessment, losses
 
 
+def learnt_model(spec: EnvSpec, config: ModelConfig, num_updates: int) -> PlannedIn:
+    """The ensemble of a task as what is planned in, trained `num_updates` steps after every rollout."""
+    dynamics = learnt_dynamics(spec, config)
+
+    def identified(
+        key: Array, model: Ensemble, rollout: Rollout, replay: ring.ReplayBuffer
+    ) -> tuple[Ensemble, ModelInfo]:
+        model, assessed, losses = identify(key, dynamics, model, rollout, replay, num_updates)
+        most = jnp.exp(model.log_weights()).max()
+        return model, ModelInfo(losses[-1].mean(), assessed.coverage, assessed.pit_error, most)
+
+    def predict(model: Ensemble) -> Callable[[Array, Array], Prediction]:
+        folded = dynamics.fold(model)
+        return lambda obs, action: dynamics.predict(folded, obs, action)
+
+    return PlannedIn(
+        dynamics.init,
+        identified,
+        lambda model: ensemble_steps(dynamics, model),
+        predict,
+        lambda model: model.log_weights(),
+    )
+
+
 def imagination(
-    dynamics: EnsembleModel,
-    model: Ensemble,
+    predict: Callable[[Array, Array], Prediction],
+    log_weights: Float[Array, " M"],
     obs_stats: RunningStatistics,
     draw: Callable[[Array, int], Array],
     discount: float,
@@ -103,7 +155,6 @@ def imagination(
     num = config.imagined_batch
     if num == 0:
         return None
-    model = dynamics.fold(model)
 
     def imagine(key: Array, batch: ring.Transitions, policy: Actor) -> ring.Transitions:
         row_key, member_key, act_key, mix_key, next_key, end_key = jax.random.split(key, 6)
@@ -112,8 +163,8 @@ def imagination(
         # Every other row a random action: the critics must know more than what the policy does.
         half = (jnp.arange(num) % 2 == 0).reshape(-1, *[1] * (own.ndim - 1))
         action = jnp.where(half, drawn, own)
-        every = dynamics.predict(model, jnp.broadcast_to(obs, (config.num_members, *obs.shape)), action)
-        member = jax.random.categorical(member_key, model.log_weights(), shape=(num,))
+        every = predict(jnp.broadcast_to(obs, (log_weights.shape[0], *obs.shape)), action)
+        member = jax.random.categorical(member_key, log_weights, shape=(num,))
         guess = jax.tree.map(lambda x: x[member, jnp.arange(num)], every)
         rows = ring.Transitions(
             obs,

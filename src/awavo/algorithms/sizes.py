@@ -49,7 +49,8 @@ def generation(spec: EnvSpec, config: ActorCriticConfig) -> int:
 
 def is_planned(spec: EnvSpec, config: ActorCriticConfig) -> bool:
     """Whether decisions come from a plan."""
-    return is_small(spec) and getattr(config, "planning", "off") != "off"
+    planning = getattr(config, "planning", "off")
+    return planning == "physics" or (is_small(spec) and planning != "off")
 
 
 def resolve_sizes(spec: EnvSpec, config: Config) -> Config:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -20,6 +20,9 @@ from awavo.files import require_writable
 from awavo.interruption import stop_flag
 
 __all__ = ["Train"]
+
+# Names of what is planned in, and the setting `planning` that each stands for.
+PLANNED_IN = {"learnt": "on", "physics": "physics"}
 
 
 @dataclass
@@ -32,6 +35,10 @@ class Train:
     ]
     out: Annotated[Path | None, arg(help="run folder (default runs/TASK-ALGO)")] = None
     algo: Annotated[str, arg(help="algorithm (see `awavo list`)")] = "orpo-dr"
+    model: Annotated[
+        str | None,
+        arg(help="what AWaVO plans in: learnt, or physics (the task's own, its parameters identified from the data)"),
+    ] = None
     preset: Annotated[str, arg(help="set of defaults: default or paper")] = "default"
     steps: Annotated[
         str | None, arg(help="environment steps of each seed, e.g. 200000 or 2e5 (default: the algorithm's, see docs)")
@@ -106,10 +113,25 @@ class Train:
             steps=TrainConfig.steps if self.steps is None else _read_steps(self.steps),
             seeds=TrainConfig.seeds if self.seeds is None else self.seeds,
             task_options=read_pairs(self.task_option, "--task-option"),
-            algo_options=read_pairs(self.option, "--option"), cost_limits=read_limits(self.limits),
+            algo_options=self._options(), cost_limits=read_limits(self.limits),
             cost_sum_limit=self.sum_limit, cost_fn=self.cost_fn, seed_axis=self.seed_axis,
         )  # fmt: skip
         return check_config(config)
+
+    def _options(self) -> dict[str, Any]:
+        """The algorithm's settings; `--model` is the setting `planning` by the name of what is planned in."""
+        options = read_pairs(self.option, "--option")
+        if self.model is None:
+            return options
+        if self.model not in PLANNED_IN:
+            raise ConfigError(f"--model {self.model} is not one of {', '.join(PLANNED_IN)}.")
+        if self.algo != "awavo":
+            raise ConfigError(f"--model is for the algorithm that plans in one, awavo: '{self.algo}' does not.")
+        if "planning" in options:
+            raise ConfigError(
+                f"--model {self.model} and planning={options['planning']} were given: give one of the two."
+            )
+        return {**options, "planning": PLANNED_IN[self.model]}
 
 
 def _read_steps(text: str) -> int:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from awavo.inference.ensemble import Ensemble, EnsembleModel, Prediction
 
-__all__ = ["Assessment", "assess", "pit_values"]
+__all__ = ["LEVEL", "Assessment", "assess", "pit_distance", "pit_values"]
 
 LEVEL = 0.9
 STRETCH_RANGE = (0.05, 20.0)
@@ -40,6 +40,13 @@ def pit_values(prediction: Prediction, log_weights: Float[Array, " K"], next_obs
     """F of what happened, for every component."""
     weights = jnp.exp(log_weights).reshape(-1, *[1] * next_obs.ndim)
     return jnp.sum(weights * norm.cdf((next_obs - prediction.next_obs) / prediction.std), 0)
+
+
+def pit_distance(pit: Float[Array, "n d"]) -> Float[Array, ""]:
+    """How far the distribution of values of F is from uniform: the largest gap on a grid."""
+    grid = jnp.linspace(0.05, 0.95, 19)
+    empirical = jnp.mean((pit[..., None] <= grid).astype(jnp.float32), 0)
+    return jnp.max(jnp.abs(jnp.mean(empirical, 0) - grid))
 
 
 def assess(
@@ -65,7 +72,5 @@ def assess(
     stretch = jnp.clip(model.stretch * jnp.exp(rate * (LEVEL - covered)), *STRETCH_RANGE)
     # Relative to the best member, so that a rollout that surprised all of them changes no weight.
     evidence = decay * model.evidence + (1 - decay) * (log_likelihood - jnp.max(log_likelihood))
-    grid = jnp.linspace(0.05, 0.95, 19)
-    empirical = jnp.mean((pit[..., None] <= grid).astype(jnp.float32), 0)
-    assessment = Assessment(log_likelihood, jnp.mean(covered), jnp.max(jnp.abs(jnp.mean(empirical, 0) - grid)))
+    assessment = Assessment(log_likelihood, jnp.mean(covered), pit_distance(pit))
     return model._replace(evidence=evidence, stretch=stretch), jax.tree.map(jax.lax.stop_gradient, assessment)

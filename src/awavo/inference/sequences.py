@@ -1,8 +1,9 @@
 """Distributions q over action sequences, one set of functions for each kind of action, and the settings of planning.
 
-Discrete actions: a categorical distribution for each of the N steps, `[N, A]`. Continuous ones, scaled to [-1, 1]: P
-particles `[P, N, d]`, points of R^(N d). All random numbers of a decision and all that needs no imagined state are
-drawn before the loop over the horizon (`prepare`).
+Discrete actions: a categorical distribution for each of the N steps, `[N, A]`; or, with `metric=cells`, P particles
+over joint sequences, `[P, N, A]`, each the probabilities of one cell of the candidates: two ways stay two. Continuous
+ones, scaled to [-1, 1]: P particles `[P, N, d]`, points of R^(N d). All random numbers of a decision and all that needs
+no imagined state are drawn before the loop over the horizon (`prepare`).
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from jaxtyping import Array, Float, PyTree
 
 from awavo.config import setting
 from awavo.inference.cells import compress
+from awavo.inference.clouds import committed, nearness, to_box, to_unit
 from awavo.inference.wvi import move_probabilities, resample
-from awavo.networks.distributions import ActionDistribution, SquashedGaussian, SquashedMixture
+from awavo.networks.distributions import ActionDistribution
 from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = [
-    "PlanningConfig", "Sequences", "action_defining", "plan_dim", "policy_cloud", "sequences", "shares", "slice_shape",
-    "to_box", "to_unit",
+    "PlanningConfig", "Sequences", "action_defining", "is_joint", "plan_dim", "sequences", "shares", "slice_shape",
 ]  # fmt: skip
 
 MAX_MONOMIAL_DIM = 4
@@ -32,13 +33,12 @@ MAX_MONOMIAL_DIM = 4
 ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
 # Noise on the actor's proposals: chance of any action instead; standard deviation as a share of half the range.
 DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
+# Chance of any action instead of one that a particle over joint sequences remembers.
+JOINT_NOISE = 0.1
 # Order k of A-GSWD.
 ORDER = 2.0
 # Steps that a decision's slices ascend; discrete actions: steps down A-GSWD in a decision.
 ASCENT_STEPS, DESCENT_STEPS = 1, 4
-# Share of the pairs of particles taken for neighbours, whose distance is the width of a mode; how much more the mode
-# of the step before counts.
-NEIGHBOURS, STAY = 0.25, 0.5
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,20 @@ class PlanningConfig:
     discount: float = setting(0.99, "discount gamma of critics and plans", low=0.0, high=0.99999)
     planning: str = setting(
         "auto",
-        "decide by inference, or with the actor alone; auto: by the rule of sizes",
-        choices=("auto", "on", "off"),
+        "decide by inference in a learnt model (on), in the task's own physics with parameters identified from data "
+        "(physics), or with the actor alone (off); auto: on or off by the rule of sizes",
+        choices=("auto", "on", "physics", "off"),
     )
     horizon: int = setting(20, "steps N planned ahead", low=1, high=10_000)
     num_sequences: int = setting(128, "candidate action sequences K of a decision", low=2, high=1_000_000)
-    num_particles: int = setting(32, "continuous actions: particles P of q", low=2, high=100_000)
-    metric: str = setting("a-gswd", "what q is moved by", choices=("a-gswd", "kl"))
+    num_particles: int = setting(
+        32, "particles P of q: continuous actions, and discrete ones with metric=cells", low=2, high=100_000
+    )
+    metric: str = setting(
+        "a-gswd",
+        "what q is moved by; cells: a-gswd with particles over joint sequences of discrete actions too",
+        choices=("a-gswd", "cells", "kl"),
+    )
     slices: str = setting("adaptive", "slices from the actor's head, or drawn", choices=("adaptive", "random"))
     degree: int = setting(1, "odd degree m of the defining function; 1 for linear slices", low=1, high=9)
     num_slices: int = setting(8, "slices L", low=1, high=10_000)
@@ -79,50 +86,27 @@ class Sequences(NamedTuple):
     draw: Callable[[Array, int], Array]
 
 
+def is_joint(space: ActionSpace, config: PlanningConfig) -> bool:
+    """Whether q is particles over whole sequences: always for continuous actions."""
+    return config.metric == "cells" or not isinstance(space, Discrete)
+
+
 def action_defining(space: ActionSpace, config: PlanningConfig) -> Defining:
     """The defining function of the space q lives in: monomials in few dimensions, powers of linear forms in many."""
-    if isinstance(space, Discrete) and space.num <= MAX_MONOMIAL_DIM:
+    if isinstance(space, Discrete) and space.num <= MAX_MONOMIAL_DIM and not is_joint(space, config):
         return Polynomial(config.degree)
     return LinearForms(num_forms=1 if config.degree == 1 else 4, degree=config.degree)
 
 
 def plan_dim(space: ActionSpace, config: PlanningConfig) -> int:
-    """Dimension of the space that is sliced: one-hot actions, or whole sequences of continuous ones."""
-    return space.num if isinstance(space, Discrete) else config.horizon * space.dim
+    """Dimension of the space that is sliced: one-hot actions, or whole sequences."""
+    dim = space.num if isinstance(space, Discrete) else space.dim
+    return config.horizon * dim if is_joint(space, config) else dim
 
 
 def slice_shape(space: ActionSpace, config: PlanningConfig) -> tuple[int, int]:
     """(L, c) of one decision's slices."""
     return config.num_slices, action_defining(space, config).num_coefficients(plan_dim(space, config))
-
-
-def to_box(space: Box, unit: Float[Array, "... d"]) -> Float[Array, "... d"]:
-    """From [-1, 1] to the box."""
-    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
-    return (high + low) / 2 + (high - low) / 2 * jnp.clip(unit, -1.0, 1.0)
-
-
-def to_unit(space: Box, action: Float[Array, "... d"]) -> Float[Array, "... d"]:
-    """From the box to [-1, 1]."""
-    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
-    return (2 * action - high - low) / (high - low)
-
-
-def policy_cloud(
-    key: Array, dist: SquashedGaussian | SquashedMixture, num: int, space: Box
-) -> tuple[Float[Array, "B n d"], Float[Array, "B n"]]:
-    """Draws of the policy in each state, in [-1, 1], and their weights: of a mixture as many of every component.
-
-    Weights carry the gradient of the components' shares, which draws of one component or another would not have.
-    """
-    if isinstance(dist, SquashedGaussian):
-        mean, log_std = (jnp.broadcast_to(x, (num, *x.shape)) for x in (dist.mean, dist.log_std))
-        drawn = jnp.swapaxes(SquashedGaussian(mean, log_std, dist.low, dist.high).sample(key), 0, 1)
-        return to_unit(space, drawn), jnp.full(drawn.shape[:2], 1.0 / num)
-    each = -(-num // dist.logits.shape[-1])
-    drawn = jax.vmap(dist.components().sample)(jax.random.split(key, each))  # [each, B, C, d]
-    points = jnp.moveaxis(drawn, 0, 1).reshape(drawn.shape[1], -1, drawn.shape[-1])
-    return to_unit(space, points), jnp.tile(jax.nn.softmax(dist.logits) / each, (1, each))
 
 
 def shares(config: PlanningConfig) -> tuple[int, int, int]:
@@ -134,25 +118,35 @@ def shares(config: PlanningConfig) -> tuple[int, int, int]:
 
 def sequences(space: ActionSpace, config: PlanningConfig) -> Sequences:
     """Build the functions for an action space."""
-    return _categorical(space, config) if isinstance(space, Discrete) else _particles(space, config)
+    if not isinstance(space, Discrete):
+        return _particles(space, config)
+    return _joint(space, config) if is_joint(space, config) else _categorical(space, config)
 
 
-def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
-    _, num_memory, num_prior = shares(config)
-    horizon, num = config.horizon, space.num
-    defining = action_defining(space, config)
+def _proposals(
+    space: Discrete, config: PlanningConfig, remembered: Callable[[Array], Float[Array, "N m A"]]
+) -> tuple[Callable[[Array, Array], PyTree], Callable[[PyTree, ActionDistribution], Array]]:
+    """`prepare` and `propose` of discrete actions; `remembered(q)` are the probabilities of the memory's candidates."""
+    num, num_prior = space.num, shares(config)[2]
 
     def prepare(key, q):
-        memory = jnp.broadcast_to(q[:, None], (horizon, num_memory, num))
-        prior = jnp.full((horizon, num_prior, num), 1.0 / num)
-        others = jnp.log(jnp.concatenate([memory, prior], 1) + 1e-6)
-        return jax.random.gumbel(key, (horizon, config.num_sequences, num)), others
+        prior = jnp.full((config.horizon, num_prior, num), 1.0 / num)
+        others = jnp.log(jnp.concatenate([remembered(q), prior], 1) + 1e-6)
+        return jax.random.gumbel(key, (config.horizon, config.num_sequences, num)), others
 
     def propose(prepared, policy):
         noise, others = prepared
         # Log-probabilities plus Gumbel noise: the largest is a sample of each candidate's own distribution.
         mixed = (1 - DISCRETE_NOISE) * jax.nn.softmax(policy.logits) + DISCRETE_NOISE / num
         return jnp.argmax(jnp.concatenate([jnp.log(mixed), others]) + noise, -1)
+
+    return prepare, propose
+
+
+def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
+    horizon, num, num_memory = config.horizon, space.num, shares(config)[1]
+    defining = action_defining(space, config)
+    prepare, propose = _proposals(space, config, lambda q: jnp.broadcast_to(q[:, None], (horizon, num_memory, num)))
 
     def move(key, q, actions, weights, slices):
         target = jnp.einsum("k,nka->na", weights, jax.nn.one_hot(actions, num))
@@ -173,6 +167,41 @@ def _categorical(space: Discrete, config: PlanningConfig) -> Sequences:
         move=move,
         pick=pick,
         draw=lambda key, count: jax.random.randint(key, (count,), 0, num),
+    )
+
+
+def _joint(space: Discrete, config: PlanningConfig) -> Sequences:
+    horizon, num, count, num_memory = config.horizon, space.num, config.num_particles, shares(config)[1]
+    defining = action_defining(space, config)
+
+    def remembered(q):
+        # Drawn around each particle as its neighbours mix: what one mode has found is joined, what two have is not.
+        near = nearness(q.reshape(count, -1))
+        mixed = jnp.einsum("pr,rna->npa", near / near.sum(1, keepdims=True), q)
+        return ((1 - JOINT_NOISE) * mixed + JOINT_NOISE / num)[:, jnp.arange(num_memory) % count]
+
+    def move(key, q, actions, weights, slices):
+        # A whole sequence is one point of R^(N A); the mean of a cell is the probabilities of its actions.
+        target = jnp.swapaxes(jax.nn.one_hot(actions, num), 0, 1).reshape(config.num_sequences, -1)
+        steps = ASCENT_STEPS if config.slices == "adaptive" else 0
+        flat, distance = compress(target, weights, slices, count, defining=defining, num_steps=steps)
+        return committed(flat, q[0].reshape(-1)).reshape(q.shape), target, distance
+
+    def pick(key, q, greedy):
+        near = nearness(q.reshape(count, -1))[0]
+        first = near @ q[:, 0] / near.sum()
+        return jnp.argmax(first) if greedy else jax.random.categorical(key, jnp.log(first + 1e-9))
+
+    prepare, propose = _proposals(space, config, remembered)
+    return Sequences(
+        start=lambda: jnp.full((count, horizon, num), 1.0 / num),
+        shift=lambda q: jnp.concatenate([q[:, 1:], jnp.full_like(q[:, :1], 1.0 / num)], 1),
+        prepare=prepare,
+        propose=propose,
+        execute=lambda actions: actions,
+        move=move,
+        pick=pick,
+        draw=lambda key, total: jax.random.randint(key, (total,), 0, num),
     )
 
 
@@ -222,23 +251,3 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         pick=pick,
         draw=lambda key, count: to_box(space, jax.random.uniform(key, (count, dim), minval=-1.0, maxval=1.0)),
     )
-
-
-def nearness(points: Float[Array, "P D"], others: Float[Array, "Q D"] | None = None) -> Float[Array, "P Q"]:
-    """exp(-d^2 / (2 h^2)) between points (and others), h the distance within which a share of their pairs lies."""
-    squares = jnp.sum((points[:, None] - points) ** 2, -1)
-    apart = jnp.where(jnp.eye(points.shape[0], dtype=bool), jnp.nan, squares)
-    width = jnp.maximum(jnp.nanquantile(apart, NEIGHBOURS), 1e-12)
-    if others is not None:
-        squares = jnp.sum((points[:, None] - others) ** 2, -1)
-    return jnp.exp(-0.5 * squares / width)
-
-
-def committed(points: Float[Array, "P D"], before: Float[Array, " D"]) -> Float[Array, "P D"]:
-    """The points with the centre of the heaviest mode first; the mode that `before` lies in counts for more.
-
-    Between two ways round an obstacle the mean is the obstacle, and two equal ways would be taken in turn.
-    """
-    density = nearness(points).mean(1) * (1.0 + STAY * nearness(points, before[None])[:, 0])
-    first = jnp.argmax(density)
-    return points.at[0].set(points[first]).at[first].set(points[0])

@@ -23,7 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from awavo.inference.sequences import ORDER, policy_cloud, to_box
+from awavo.inference.clouds import policy_cloud, to_box
+from awavo.inference.sequences import ORDER
 from awavo.networks.distributions import ActionDistribution, Categorical
 from awavo.networks.optimize import adam, descend, optimizer_state
 from awavo.networks.policy import Actor, actor

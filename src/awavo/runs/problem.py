@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from awavo.config import TrainConfig, check_config, config_from_mapping
 from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
 from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_named, make_host_task, make_task, resolve
-from awavo.types import Algorithm, Env, EnvSpec
+from awavo.types import Algorithm, Env, EnvSpec, Physics
 
 __all__ = [
     "Problem", "build_problem", "check_copies", "check_gymnasium_id", "check_names", "check_option_names",
+    "checked_physics",
     "functional_env", "import_function", "load_preset", "named_code", "resolve_config", "settings_class",
 ]  # fmt: skip
 
@@ -118,9 +119,23 @@ def build_problem(
     if isinstance(settings, ActorCriticConfig):  # sizes left to the rule, now that the task is known
         settings = resolve_sizes(spec, settings)
     factory = resolve(config.algo, ALGORITHMS, "algorithm")
-    extra = {} if operator is None else {"operator": operator}
+    extra: dict[str, Any] = {} if operator is None else {"operator": operator}
+    if getattr(settings, "planning", None) == "physics":
+        extra["physics"] = None if env is None else checked_physics(env)
     make_host = None if make_hosts is None else lambda count=settings.num_envs, **more: make_hosts(count, **more)
     return Problem(spec, factory(spec, settings, **extra), settings, env, make_host)
+
+
+def checked_physics(env: Env) -> Physics | None:
+    """What a task declares of its physics; its own parameters must lie where a planner will look for them."""
+    if env.physics is not None:
+        for name, low, high in zip(env.physics.names, env.physics.low, env.physics.high, strict=True):
+            if not low <= (value := getattr(env.params, name)) <= high:
+                raise ConfigError(
+                    f"planning=physics looks for {name} of '{env.spec.name}' between {low:g} and {high:g}, but it is "
+                    f"{value:g}: choose a value between them, or planning=on."
+                )
+    return env.physics
 
 
 def functional_env(config: TrainConfig) -> Env:

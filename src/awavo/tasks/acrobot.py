@@ -24,12 +24,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.checks import check_choice, check_limits, check_physics
-from awavo.tasks.base import Transition, auto_reset
+from awavo.tasks.base import Transition, auto_reset, declare_physics
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["AcrobotParams", "acrobot", "acrobot_costs", "acrobot_dynamics", "tip_height"]
 
 COST_NAMES = ("link1", "link2")
+# What a planner may have to find out, and where to look for it.
+UNKNOWN = {"mass_1": (0.2, 5.0), "mass_2": (0.2, 5.0), "inertia": (0.2, 5.0)}
 REACH = ("reset", "continue", "terminate")
 GATES = ("nonzero_torque", "lineage", "none")
 
@@ -131,16 +133,23 @@ def acrobot(
         state = jax.random.uniform(key, (4,), minval=-0.1, maxval=0.1)
         return state, observe(state)
 
-    def step(key, state, action, params):
+    def follow(state, action, params, fresh):
         costs = acrobot_costs(state, action, gate)
         state = acrobot_dynamics(state, action, params)
         height = tip_height(state)
         reward = (height > height_threshold).astype(state.dtype)
         reached = height > 1.0  # Gymnasium's goal
         if on_reach == "reset":
-            fresh, _ = reset(key, params)
             state = jnp.where(reached, fresh, state)
         terminated = reached if on_reach == "terminate" else jnp.zeros((), bool)
         return state, Transition(observe(state), reward, costs, terminated)
 
-    return auto_reset(spec, params, reset, step)
+    def step(key, state, action, params):
+        return follow(state, action, params, reset(key, params)[0])
+
+    def imagine(obs, action, params):
+        angles = jnp.arctan2(obs[jnp.array([1, 3])], obs[jnp.array([0, 2])])
+        # A new start is drawn around hanging at rest.
+        return follow(jnp.concatenate([angles, obs[4:]]), action, params, jnp.zeros(4))[1]
+
+    return auto_reset(spec, params, reset, step, physics=declare_physics(params, UNKNOWN, imagine))

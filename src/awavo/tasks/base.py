@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from awavo.checks import check_limits
-from awavo.types import Env, EnvSpec, Timestep
+from awavo.types import Env, EnvSpec, Physics, Timestep
 
-__all__ = ["Clocked", "Transition", "auto_reset", "make_where_needed", "sum_costs"]
+__all__ = ["Clocked", "Transition", "auto_reset", "declare_physics", "make_where_needed", "sum_costs"]
 
 Params = TypeVar("Params")
 State = TypeVar("State")
@@ -42,11 +42,13 @@ def auto_reset(
     step_fn: Callable[[Array, State, Array, Params], tuple[State, Transition]],
     *,
     lazy: bool = False,
+    physics: Physics | None = None,
 ) -> Env:
     """Wrap bare dynamics with the time limit `spec.horizon` and same-step auto-reset.
 
     Truncation is reported only where the episode did not terminate by itself. `lazy` is for resets that cost more than
-    a step: they are computed only when an environment of the batch needs one.
+    a step: they are computed only when an environment of the batch needs one. `physics` is what `declare_physics`
+    returns.
     """
 
     def reset(key, params):
@@ -69,7 +71,24 @@ def auto_reset(
             obs = jnp.where(done, fresh_obs, out.obs)
         return state, Timestep(obs, out.reward, out.costs, terminated, truncated, out.obs)
 
-    return Env(spec, params, reset, step)
+    return Env(spec, params, reset, step, physics)
+
+
+def declare_physics(
+    params: Any, ranges: Mapping[str, tuple[float, float]], step: Callable[[Array, Array, Any], Transition]
+) -> Physics:
+    """Say which parameters (fields of `params`) a planner has to identify, and between which values they lie.
+
+    `step(obs, action, params)` is one step of the bare dynamics from an observation, without noise; a task whose
+    observation does not tell its state cannot declare one.
+    """
+
+    def from_theta(theta: Array, obs: Array, action: Array) -> tuple[Array, Array, Array, Array]:
+        out = step(obs, action, params._replace(**dict(zip(ranges, theta, strict=True))))
+        return out.obs, out.reward, out.costs, out.terminated
+
+    low, high = zip(*ranges.values(), strict=True)
+    return Physics(tuple(ranges), low, high, from_theta)
 
 
 def make_where_needed(key: Array, needed: Bool[Array, ""], make: Callable[[Array], Tree], otherwise: Tree) -> Tree:
@@ -95,4 +114,10 @@ def sum_costs(env: Env, limit: float) -> Env:
         state, out = env.step(key, state, action, params)
         return state, out._replace(costs=out.costs.sum(-1, keepdims=True))
 
-    return env._replace(spec=spec, step=step)
+    def imagined(theta, obs, action):
+        assert env.physics is not None
+        next_obs, reward, costs, terminated = env.physics.step(theta, obs, action)
+        return next_obs, reward, costs.sum(-1, keepdims=True), terminated
+
+    physics = None if env.physics is None else env.physics._replace(step=imagined)
+    return env._replace(spec=spec, step=step, physics=physics)

@@ -17,13 +17,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.checks import check_limits, check_physics
-from awavo.tasks.base import Transition, auto_reset
+from awavo.tasks.base import Transition, auto_reset, declare_physics
 from awavo.types import Discrete, Env, EnvSpec
 
 __all__ = ["BANDS", "CartPoleParams", "cartpole", "cartpole_costs", "cartpole_dynamics"]
 
 BANDS = ((-2.4, -2.2), (-1.3, -1.1), (-0.1, 0.1), (1.1, 1.3), (2.2, 2.4))
 COST_NAMES = ("position", "angle")  # g1, g2
+# What a planner may have to find out, and where to look for it.
+UNKNOWN = {"cart_mass": (0.2, 5.0), "pole_mass": (0.02, 0.5), "half_length": (0.1, 2.0)}
 POSITIVE = ("cart_mass", "pole_mass", "half_length", "time_step", "position_threshold", "angle_threshold")
 
 
@@ -75,9 +77,13 @@ def cartpole(*, cost_limits: Sequence[float] = (30.0, 10.0), horizon: int = 200,
         state = jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
         return state, state
 
-    def step(key, state, action, params):
+    def follow(state, action, params):
         state = cartpole_dynamics(state, action, params)
         fallen = (jnp.abs(state[0]) > params.position_threshold) | (jnp.abs(state[2]) > params.angle_threshold)
-        return state, Transition(state, jnp.ones(()), cartpole_costs(state, params), fallen)
+        return Transition(state, jnp.ones(()), cartpole_costs(state, params), fallen)
 
-    return auto_reset(spec, params, reset, step)
+    def step(key, state, action, params):
+        out = follow(state, action, params)
+        return out.obs, out
+
+    return auto_reset(spec, params, reset, step, physics=declare_physics(params, UNKNOWN, follow))

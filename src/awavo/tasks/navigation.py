@@ -19,12 +19,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.checks import check_limits, check_physics
-from awavo.tasks.base import Transition, auto_reset
+from awavo.tasks.base import Transition, auto_reset, declare_physics
 from awavo.types import Box, Env, EnvSpec
 
 __all__ = ["NavigationParams", "navigation"]
 
 COST_NAMES = ("disc",)
+# What a planner may have to find out, and where to look for it.
+UNKNOWN = {"radius": (0.1, 1.0), "time_step": (0.02, 0.5)}
 
 
 class NavigationParams(NamedTuple):
@@ -51,16 +53,23 @@ def navigation(*, cost_limits: Sequence[float] = (2.0,), horizon: int = 100, **p
         state = jnp.concatenate([place, jnp.zeros(2)])
         return state, state
 
-    def step(
-        key: Array, state: Float[Array, "4"], action: Float[Array, "2"], params: NavigationParams
-    ) -> tuple[Float[Array, "4"], Transition]:
+    def move(
+        state: Float[Array, "4"], action: Float[Array, "2"], params: NavigationParams, wind: Float[Array, "2"]
+    ) -> Transition:
         push = jnp.clip(action, -1.0, 1.0)
-        velocity = state[2:] + params.time_step * (push + params.noise * jax.random.normal(key, (2,)))
+        velocity = state[2:] + params.time_step * (push + params.noise * wind)
         place = state[:2] + params.time_step * velocity
         state = jnp.concatenate([place, velocity])
         away = jnp.sqrt(jnp.sum((place - jnp.asarray(params.goal)) ** 2))
         reward = -0.1 * away - 0.01 * jnp.sum(push**2)
         inside = jnp.sum(place**2) < params.radius**2
-        return state, Transition(state, reward, inside[None].astype(jnp.float32), jnp.zeros((), bool))
+        return Transition(state, reward, inside[None].astype(jnp.float32), jnp.zeros((), bool))
 
-    return auto_reset(spec, params, reset, step)
+    def step(
+        key: Array, state: Float[Array, "4"], action: Float[Array, "2"], params: NavigationParams
+    ) -> tuple[Float[Array, "4"], Transition]:
+        out = move(state, action, params, jax.random.normal(key, (2,)))
+        return out.obs, out
+
+    physics = declare_physics(params, UNKNOWN, lambda obs, action, params: move(obs, action, params, jnp.zeros(2)))
+    return auto_reset(spec, params, reset, step, physics=physics)

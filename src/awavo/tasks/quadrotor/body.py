@@ -25,7 +25,7 @@ from awavo.tasks.quadrotor.params import QuadrotorParams, hover_speed
 
 __all__ = [
     "Body", "LEVERS", "SPINS", "Vector3", "Vector4", "body_drag", "euler_step", "hovering", "mix", "rotate",
-    "rotate_back", "rotor_forces", "thrust_axis", "wrench",
+    "rotate_back", "rotor_forces", "throttle_forces", "thrust_axis", "wrench",
 ]  # fmt: skip
 
 # (x, y) of the rotors in arm lengths, and their turning sense (counter-clockwise positive).
@@ -91,6 +91,12 @@ def body_drag(q: Vector4, air: Vector3, share: Array | float, params: QuadrotorP
 def rotor_forces(rotors: Vector4, params: QuadrotorParams) -> Vector4:
     """Thrust of every rotor."""
     return params.thrust_coefficient * rotors**2
+
+
+def throttle_forces(throttles: Vector4, params: QuadrotorParams) -> Vector4:
+    """Thrust that every rotor comes to at its throttle u: f / f_max = k u^2 + (1 - k) u."""
+    k, u = params.throttle_curve, throttles
+    return jnp.clip((k * u * u + (1 - k) * u) * params.thrust_max, params.thrust_min, params.thrust_max)
 
 
 def wrench(forces: Vector4, params: QuadrotorParams) -> Vector4:

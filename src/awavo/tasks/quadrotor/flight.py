@@ -22,10 +22,20 @@ from jaxtyping import Array, Float
 
 from awavo.checks import check_choice, check_limits, check_physics
 from awavo.errors import InputError
-from awavo.tasks.base import Transition, auto_reset
-from awavo.tasks.quadrotor.body import Body, body_drag, euler_step, hovering, rotate, rotor_forces, thrust_axis
+from awavo.tasks.base import Transition, auto_reset, declare_physics
+from awavo.tasks.quadrotor.body import (
+    Body,
+    body_drag,
+    euler_step,
+    hovering,
+    rotate,
+    rotor_forces,
+    throttle_forces,
+    thrust_axis,
+)
 from awavo.tasks.quadrotor.force_filter import ForceFilter, start_filter, update_filter
 from awavo.tasks.quadrotor.forest import Forest, clearance, distances, plant_forest, proximity_push
+from awavo.tasks.quadrotor.observed import UNKNOWN, UNKNOWN_MASS, observed_step
 from awavo.tasks.quadrotor.params import QuadrotorParams, hover_speed
 from awavo.tasks.quadrotor.rate_loop import RateLoop, rate_loop, start_loop
 from awavo.tasks.quadrotor.references import RefFn, make_reference
@@ -96,8 +106,7 @@ def fly(
     def substep(_, carry):
         body, loop, total, bound = carry
         if motors:
-            k, u = params.throttle_curve, action  # f / f_max = k u^2 + (1 - k) u
-            forces = jnp.clip((k * u * u + (1 - k) * u) * params.thrust_max, params.thrust_min, params.thrust_max)
+            forces = throttle_forces(action, params)
             commands, at_bound = jnp.sqrt(forces / params.thrust_coefficient), jnp.any(action >= 1.0, 0)
         else:
             loop, commands, at_bound = rate_loop(
@@ -183,7 +192,13 @@ def quadrotor(
     spec = EnvSpec("quadrotor", OBS_DIM, space, horizon, COST_NAMES, check_limits(cost_limits, COST_NAMES))
 
     reset, step = flight_functions(reference_fn, space, num_obstacles, reference_gap, spacing)
-    return auto_reset(spec, params, reset, step, lazy=True)
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+
+    def follow(obs: Float[Array, " d"], action: Float[Array, " 4"], params: QuadrotorParams) -> Transition:
+        return observed_step(obs, jnp.clip(action, low, high), params, LOOKAHEAD, DT, actuation == "motors")
+
+    declared = declare_physics(params, UNKNOWN_MASS if actuation == "motors" else UNKNOWN, follow)
+    return auto_reset(spec, params, reset, step, lazy=True, physics=declared)
 
 
 def flight_functions(
