@@ -56,8 +56,8 @@ class Verdict:
 def check_claims(comparisons: Sequence[TaskComparison]) -> list[Verdict]:
     """Judge every claim whose two methods were run.
 
-    Undecided where both are outside their limits, where their steps differ, and where the 95% interval of the difference
-    of their final returns holds 0. A method within limits outperforms one that is not.
+    Undecided where both are outside their limits, where their steps differ, and where the 95% interval of the
+    difference of their final returns holds 0. A method within limits outperforms one that is not.
     """
     found = []
     for claim in CLAIMS:
