@@ -150,36 +150,3 @@ def test_candidates_of_earlier_rounds_are_kept():
 
     # Eight rounds of candidates are worth several times one round, if it is the last eight that are remembered.
     assert float(effective(8)) > 4 * float(effective(1))
-<<<<<<< HEAD
-=======
-
-
-def test_cartpole_parameters_are_identified_from_noisy_transitions():
-    truth = np.array([1.3, 0.4])
-    noise = jnp.array([1e-3, 1e-2, 1e-3, 1e-2])
-
-    def step(theta, obs, action):
-        params = CartPoleParams(cart_mass=theta[0], half_length=theta[1])
-        state = cartpole_dynamics(obs, action, params)
-        return state, jnp.ones(()), cartpole_costs(state, params), jnp.zeros((), bool)
-
-    @jax.jit
-    def run(key):
-        keys = jax.random.split(key, 5)
-        obs = jax.random.uniform(keys[0], (50, 4), minval=-0.2, maxval=0.2)
-        action = jax.random.randint(keys[1], (50,), 0, 2)
-        nature = jax.vmap(lambda s, a: step(jnp.asarray(truth), s, a)[0])(obs, action)
-        nature = nature + noise * jax.random.normal(keys[2], nature.shape)
-        prior = jax.random.uniform(keys[3], (32, 2), minval=jnp.array([0.5, 0.2]), maxval=jnp.array([3.0, 1.0]))
-        inside = lambda theta: jnp.where(jnp.all(theta > 0.05), 0.0, -1e9)  # noqa: E731
-        model, posterior = identify_parameters(keys[4], step, prior, inside, obs, action, nature, noise, num_rounds=10)
-        return model, posterior, predict_parametric(step, model, jnp.broadcast_to(obs, (32, 50, 4)), action)
-
-    model, posterior, prediction = run(KEY)
-    found = np.asarray(model.parameters)
-    assert float(posterior.temperature) == 1.0
-    np.testing.assert_allclose((found.mean(0) - truth) / found.std(0), 0, atol=3)
-    assert (found.std(0) < 0.1).all()
-    assert prediction.next_obs.shape == (32, 50, 4)
-    assert prediction.costs.shape == (32, 50, 2)
->>>>>>> suite2
