@@ -47,7 +47,7 @@ def verdicts(operator):
     ],
 )
 def test_built_in_operators_are_proved(name, options):
-    found = certify_operator(make_operator(name, **options), [(0.0, 1.0), (-3.0, 200.0)])
+    found = certify_operator(make_operator(name, **options), [(0.0, 1.0), (-3.0, 200.0), (0.1, 1.1)])
     assert len(found) == 4
     assert {c.verdict for c in found} == {"proved"}, [c.reason for c in found]
 

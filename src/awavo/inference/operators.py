@@ -13,7 +13,7 @@ below the smallest float.
 ========  ==========================================  =====================================
 name      F_r(p)                                      F_g(p)
 ========  ==========================================  =====================================
-logistic  high + S log p                              B + S softplus^-1(c - log p)
+logistic  high + S log p                              B + W softplus^-1(c - S log p / W)
 log       r_max + lam log p                           g_min - lam log p
 affine    r_min + (r_max - r_min) p                   g_max - (g_max - g_min) p
 power     r_min + (r_max - r_min) p^kappa             g_max - (g_max - g_min) p^kappa
@@ -22,8 +22,10 @@ power     r_min + (r_max - r_min) p^kappa             g_max - (g_max - g_min) p^
 For log, lam = temperature * range: the range is covered for p >= exp(-1 / temperature) (the floor).
 
 The logistic operator is not tied to the ends of the range: for the reward [low, high] is the measured range of returns
-and S its width; for a cost it is [B, B + S], from the budget on, and p is proportional to sigmoid((B - g) / S): nearly
-flat where the limit is kept, falling like exp(-g / S) where it is not. c = softplus(-1) makes p = 1 at B - S.
+and S its width; for a cost it is [B, B + S], from the budget on, and log p falls by 1 / S per unit above the budget and
+bends to flat within W = min(S, B) of it: p is nearly flat where the limit is kept, however wide the range is. Were the
+bend as wide as the range, costs far above the budget in memory would push a policy that has none at all.
+c = softplus(-1) makes p = 1 at B - W. A budget of 0 leaves no room to bend in: W = S there.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ __all__ = ["OPERATORS", "Operator", "check_operator", "make_operator", "operator
 
 # The smallest share of the range a bounded operator tells from its worst end: keeps log p finite there.
 SHARE_FLOOR = 1e-6
+
+# The narrowest bend of the logistic operator, as a share of the range: a kink has no slope that a float can tell.
+BEND_FLOOR = 1e-3
 
 # Maps (value, low, high) of the return's range to a value.
 RangeMap = Callable[..., Array]
@@ -89,20 +94,32 @@ def _power(kappa: float, name: str = "power") -> Operator:
 
 
 def _logistic() -> Operator:
-    # log p of a cost one range below its budget is 0: there is p = 1.
+    # log p of a cost one bend below its budget is 0: there is p = 1.
     best = float(np.logaddexp(-1.0, 0.0))
+
+    def bend(low, high):
+        """W as a share of S."""
+        return jnp.where(low > 0, jnp.clip(low / (high - low), BEND_FLOOR, 1.0), 1.0)
 
     def excess(log_p):
         # softplus^-1(best - log p), for which exp would overflow
         x = best - log_p
         return x + jnp.log(-jnp.expm1(-x))
 
+    def cost(log_p, low, high):
+        share = bend(low, high)
+        return low + share * (high - low) * excess(log_p / share)
+
+    def cost_log_likelihood(g, low, high):
+        share = bend(low, high)
+        return share * (best - jax.nn.softplus((g - low) / (share * (high - low))))
+
     return Operator(
         "logistic",
         lambda log_p, low, high: high + (high - low) * log_p,
-        lambda log_p, low, high: low + (high - low) * excess(log_p),
+        cost,
         lambda r, low, high: (r - high) / (high - low),
-        lambda g, low, high: best - jax.nn.softplus((g - low) / (high - low)),
+        cost_log_likelihood,
         -1.0,
         bounded=False,
     )
