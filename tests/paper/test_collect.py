@@ -129,21 +129,26 @@ def test_lorenz(write, growth, seconds, verdicts):
 
 
 def test_ablation(write):
-    def variant(name, returns, path):
-        about = {"figure": "ablation", "variant": name, "family": name, "path": path}
-        return learning_result("cartpole", "awavo", returns, **about)
+    def variant(name, returns, path, task="cartpole"):
+        about = {"figure": "ablation", "variant": name, "family": task + name, "path": path}
+        return learning_result(task, "awavo", returns, **about)
 
     early, late = (0.2, 1.0, 1.0), (0.2, 0.5, 1.0)
     folder = write(
         variant("as it is", 199 + AROUND, early), variant("KL", 199 + AROUND, early),
         variant("no planning", 199 + AROUND, late), variant("hard switch", 120 + AROUND, late),
+        variant("as it is", 300 + AROUND, early, "acrobot"), variant("KL", 300 + AROUND, early, "acrobot"),
     )  # fmt: skip
-    text, _ = collected(folder, "ablation")
+    text, data = collected(folder, "ablation")
+    assert set(data["task"]) == {"cartpole", "acrobot"}
+    assert "AWaVO on cartpole after" in text
+    assert "AWaVO on acrobot after" in text
     assert "Worse without doubt: hard switch" in text
     assert "later without doubt: no planning (return" in text
     assert "1,000 steps until good against 667)" in text
     assert "No difference that these seeds can show: KL" in text
-    assert "for what is worse and what is later only" in text
+    # On a second task nothing differs, and that is said of it.
+    assert text.count("That every part is needed is not shown here.") == 1
 
 
 def test_ablation_of_a_method_outside_its_limits_compares_returns(write):

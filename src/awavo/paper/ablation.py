@@ -21,26 +21,39 @@ from awavo.results.statistics import probability_of_improvement
 __all__ = ["WHOLE", "collect"]
 
 WHOLE = "as it is"
-_NOT_SHOWN = "These results do not show that."
+_NOT_SHOWN = "That every part is needed is not shown here."
 
 
 def collect(task: FigureTask) -> FigureFinding:
-    """Every variant against the method as it is."""
+    """Every variant against the method as it is, task by task."""
     entries, notes = load_method_results(task.results, task.jobs)
     facts = tasks_table()
-    name = entries[0].task
-    standings = compare_task([entry for entry in entries if entry.task == name], facts[name], task.rule).standings
-    order = [job.settings["variant"] for job in task.jobs]
-    standings.sort(key=lambda s: order.index(s.entry.variant) if s.entry.variant in order else len(order))
-    whole = next((s for s in standings if s.entry.variant == WHOLE), None)
-    data = [
+    order = list(dict.fromkeys((job.settings["task"], job.settings["variant"]) for job in task.jobs))
+    names = dict.fromkeys([*(name for name, _ in order), *(entry.task for entry in entries)])
+    texts, tables, data, pictures = [], [], [], []
+    for name in names:
+        own = [entry for entry in entries if entry.task == name]
+        if not own:
+            continue
+        standings = compare_task(own, facts[name], task.rule).standings
+        ranks = {variant: rank for rank, (of, variant) in enumerate(order) if of == name}
+        standings.sort(key=lambda s, ranks=ranks: ranks.get(s.entry.variant, len(order)))
+        whole = next((s for s in standings if s.entry.variant == WHOLE), None)
+        texts.append(_text(standings, whole))
+        tables.append(f"**{name}**\n\n{_table(standings, whole)}")
+        data += _rows(standings)
+        pictures.append(Picture(name, (8.4, 3.2), lambda figure, standings=standings: _draw(figure, standings)))
+    texts.append("The paper has no ablation; it says that each part is needed.")
+    return FigureFinding(" ".join(texts), data, "\n\n".join(tables), pictures, notes)
+
+
+def _rows(standings: Sequence[Standing]) -> list[dict[str, Any]]:
+    return [
         {"task": s.entry.task, "variant": s.entry.variant, "seed": seed, "return": float(s.entry.final.returns[i]),
          **{f"cost_{n}": float(s.entry.final.costs[i, k]) for k, n in enumerate(s.entry.cost_names)},
          "good_at": float(s.good_at[i]) if math.isfinite(s.good_at[i]) else None}
         for s in standings for i, seed in enumerate(s.entry.seeds)
     ]  # fmt: skip
-    pictures = [Picture("ablation", (8.4, 3.2), lambda figure: _draw(figure, standings))]
-    return FigureFinding(_text(standings, whole), data, _table(standings), pictures, notes)
 
 
 def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
@@ -72,23 +85,20 @@ def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
     parts += [f"A higher return without doubt: {'; '.join(better)}."] if better else []
     parts += [f"As good in the end, but later without doubt: {'; '.join(slower)}."] if slower else []
     parts += [f"No difference that these seeds can show: {'; '.join(same)}."] if same else []
-    parts.append(
-        "The paper has no ablation; it says that each part is needed. "
-        + (f"These results show that for {_needed(worse, slower)} only." if worse or slower else _NOT_SHOWN)
-    )
+    parts += [] if worse or slower else [_NOT_SHOWN]
     return " ".join(parts)
 
 
-def _needed(worse: Sequence[str], slower: Sequence[str]) -> str:
-    return " and ".join([*(["what is worse"] if worse else []), *(["what is later"] if slower else [])])
-
-
-def _table(standings: Sequence[Standing]) -> str:
-    head = ["variant", "seeds within", "return", "costs", "steps to within limits and good", "s of training"]
+def _table(standings: Sequence[Standing], whole: Standing | None) -> str:
+    head = ["variant", "seeds within", "return", "less as it is", "costs", "steps to within limits and good"]
+    head.append("s of training")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for s in standings:
         costs = ", ".join(map(format_estimate, s.costs))
-        cells = [s.entry.variant, f"{s.feasible_seeds} of {len(s.entry.seeds)}", format_estimate(s.mean), costs]
+        gap = ""
+        if whole is not None and s is not whole:
+            gap = format_estimate(difference(s.entry.final.returns, whole.entry.final.returns))
+        cells = [s.entry.variant, f"{s.feasible_seeds} of {len(s.entry.seeds)}", format_estimate(s.mean), gap, costs]
         lines.append("| " + " | ".join([*cells, bounded_steps(s), f"{s.entry.wall_s:,.0f}"]) + " |")
     return "\n".join(lines)
 

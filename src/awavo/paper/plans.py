@@ -46,13 +46,13 @@ def learning_jobs(
 
 
 def ablation_jobs(figure: str, size: str, seeds: int | None = None, seeds_per_job: int | None = None) -> list[Job]:
-    """AWaVO with one part changed at a time."""
-    chosen = budget(figure, size)
+    """AWaVO with one part changed at a time, on each task of the budget."""
     jobs = []
-    for variant, options in chosen["variants"].items():
-        settings = {**learning_settings({**chosen["job"], "options": options}), "variant": variant}
-        label = f"{settings['task']}-{settings['algo']}-{variant.replace(' ', '_')}"
-        jobs += [Job(figure, label, settings, block) for block in _blocks(figure, size, seeds, seeds_per_job)]
+    for group in budget(figure, size)["groups"]:
+        for variant, options in group["variants"].items():
+            settings = {**learning_settings({**group["job"], "options": options}), "variant": variant}
+            label = f"{settings['task']}-{settings['algo']}-{variant.replace(' ', '_')}"
+            jobs += [Job(figure, label, settings, block) for block in _blocks(figure, size, seeds, seeds_per_job)]
     return jobs
 
 
