@@ -3,7 +3,8 @@ r"""Inference at decision time: from an observation to a posterior over action s
 .. code-block:: text
 
     a  K sequences: from the actor inside the model, from the shifted posterior of the step before, from the prior
-    b  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
+    b  R, G_i of each in every member, which follows draws of the spread it predicts, the same for all candidates:
+       sum of gamma^k h over N steps while alive, and the critics at the end
     c  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
     d  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of the candidates
     e  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
@@ -32,7 +33,6 @@ __all__ = ["Decision", "PlanningModel", "ensemble_steps", "planner", "predicted_
 
 # Effective share of the candidates, which sets T.
 EFFECTIVE_SHARE = 0.04
-SPREAD = 1.0
 
 # Of a model of M members: one step, with what it says of it at once, and what N steps meant once all are known.
 Advance = Callable[[Array, Array, Array], tuple[Array, PyTree]]
@@ -123,7 +123,7 @@ def planner(spec: EnvSpec, config: PlanningConfig) -> Callable[[Array, PlanningM
 
         start = jnp.broadcast_to(obs, (members, num, obs.shape[-1]))
         # Members differ in what they are and in what befalls them; every candidate meets the same.
-        noise = SPREAD * jax.random.normal(jax.random.fold_in(key, 1), (horizon, members, 1, obs.shape[-1]))
+        noise = jax.random.normal(jax.random.fold_in(key, 1), (horizon, members, 1, obs.shape[-1]))
         drawn = (distributions.prepare(key, q), noise)
         last, (visited, actions, reached, said) = jax.lax.scan(advance, start, drawn)
         signals, ended = model.outcomes(said, visited, distributions.execute(actions), reached)
