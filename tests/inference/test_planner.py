@@ -107,7 +107,7 @@ def test_costs_move_the_decision():
 
 
 def test_the_spread_that_members_predict_enters_the_likelihood():
-    """Reward -x^2 of steps shaken by sigma: what is expected of step k falls by the k shakes before it, sigma^2 each."""
+    """Reward -x^2 of steps shaken by sigma: what is expected of step k falls by sigma^2 for each of k shakes."""
     sigma, options = 0.3, dict(obs=(0.0,), gains=(1.0,) * 512, sharpness=0.01)
     calm, shaken = (run(BOX, CONFIG, std=std, **options) for std in (0.0, sigma))
     steps = np.arange(CONFIG.horizon)
