@@ -162,7 +162,7 @@ def play(scene: Scene, options: dict[str, Any], seeds: list[int], episodes: int)
     reward, cost = (np.stack(part) for part in zip(*played, strict=True))
     worth = reward - cost
     return {
-        "worth": worth.mean(1).round(3).tolist(), "mean": round(float(worth.mean()), 3),
+        "worth": worth.mean(1, dtype=float).round(3).tolist(), "mean": round(float(worth.mean()), 3),
         "error": round(float(worth.std() / worth.size**0.5), 3), "hit": round(float((cost > 0).mean()), 4),
     }  # fmt: skip
 

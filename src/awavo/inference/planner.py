@@ -3,8 +3,8 @@ r"""Inference at decision time: from an observation to a posterior over action s
 .. code-block:: text
 
     a  K sequences: from the actor inside the model, from the shifted posterior of the step before, from the prior
-    b  R, G_i of each in every member, which follows draws of the spread it predicts, the same for all candidates:
-       sum of gamma^k h over N steps while alive, and the critics at the end
+    b  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end; members
+       of known physics follow draws of their spread, the same for all candidates
     c  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
     d  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of the candidates
     e  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
@@ -43,7 +43,7 @@ class PlanningModel(NamedTuple):
     """What a decision rests on, as functions of (batches of) raw observations `[..., d]`.
 
     `advance(obs [M, K, d], action [K], noise [M, 1, d]) -> (next_obs, said)` moves M members with log-weights
-    `log_weights` by one step, `noise` standard deviations off what they expect, the same for all candidates;
+    `log_weights` by one step; `noise` is standard normal, for members that follow draws of their spread;
     `outcomes(said, obs [N, M, K, d], action [N, K], next_obs) -> (signals [N, M, K, 1 + C], terminated)` are those of N
     steps; `policy(obs)` is an action distribution, `values(obs) -> [..., 1 + C]` are the critics' means under it;
     `log_optimality(signals)`.
@@ -75,8 +75,8 @@ def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, O
     model = dynamics.fold(model)
 
     def advance(obs, action, noise):
-        mean, std = dynamics.advance(model, obs, action)
-        return mean + std * noise, ()
+        # Along its mean: what a network is not sure of while it learns is error more than chance (docs/inference.md).
+        return dynamics.advance(model, obs, action)[0], ()
 
     def outcomes(said, obs, action, next_obs):
         # The member axis goes first; all N steps are one batch.
@@ -89,7 +89,10 @@ def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, O
 
 
 def predicted_steps(predict: Callable[[Array, Array], Prediction]) -> tuple[Advance, Outcomes]:
-    """`advance` and `outcomes` of a model that says everything at once, such as parametric physics."""
+    """`advance` and `outcomes` of a model that says everything at once, such as parametric physics.
+
+    Its members follow draws of the spread that it predicts.
+    """
 
     def advance(obs, action, noise):
         guess = predict(obs, action)
