@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 from awavo.paper.budgets import tasks_table
-from awavo.paper.comparison import TaskComparison
 from awavo.paper.figures import FIGURES, load
 from awavo.paper.job import missing_jobs
 from awavo.paper.learning import METHODS, compare_all
@@ -77,8 +76,7 @@ def main() -> None:
             parts.append(section(task, finding))
         page = write_page(found, "full", ROOT / "docs/_static/reproduce.html")
     (ROOT / "docs/reproduce_results.md").write_text("\n\n".join(parts) + "\n")
-    entries, _ = load_method_results(found["learning"][0].results, found["learning"][0].jobs)
-    write_readme(compare_all(entries))
+    write_readme(readme_table(folder))
     print(f"docs/reproduce_results.md, README.md, {page} ({page.stat().st_size / 1e3:.0f} kB)")
 
 
@@ -97,8 +95,10 @@ def section(task: FigureTask, finding: FigureFinding) -> str:
     return "\n\n".join(line for line in lines if line)
 
 
-def write_readme(comparisons: list[TaskComparison]) -> None:
-    """The short table between the marks of the README."""
+def readme_table(folder: Path) -> str:
+    """The short table of the README."""
+    entries, _ = load_method_results(learning_results(folder), plan_jobs("learning", "full"))
+    comparisons = compare_all(entries)
     head = ["task (limits)", "method", "steps a seed", "return", "costs", "seeds within", "steps until good"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for comparison in comparisons:
@@ -116,10 +116,14 @@ def write_readme(comparisons: list[TaskComparison]) -> None:
             lines.append("| " + " | ".join([*cells, bounded_steps(standing)]) + " |")
     good = ", ".join(f"{TASK_NAMES[c.task]} {tasks_table()[c.task]['threshold']:g}" for c in comparisons)
     lines += ["", f"Bold: first or statistically tied within limits. Good: within limits with a return of {good}."]
+    return "\n".join(lines)
+
+
+def write_readme(table: str) -> None:
+    """Put the table between the marks of the README."""
     path = ROOT / "README.md"
     before, _, rest = path.read_text().partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    path.write_text(before + "\n".join([MARKS[0], *lines, MARKS[1]]) + after)
+    path.write_text(f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
 
 
 if __name__ == "__main__":

@@ -89,6 +89,8 @@ def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> I
     keys = jax.vmap(lambda seed: jax.random.key(seed + 99_991))(seeds)
     state, done = jax.tree.map(jnp.copy, start(seeds)), 0
     for mark in marks:
+        if done and args.left() <= 10:
+            return
         while done < -(-mark // rows) and args.left() > 10:
             piece = min(-(-mark // rows) - done, max(1, args.steps // rows // 100), MAX_CHUNK)
             state, done = jax.block_until_ready(run(state, jnp.int32(piece))[0]), done + piece
@@ -112,6 +114,8 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
         host_state = HostState(host, num, envs, int(seeds[0]))
         memory = fresh
         for mark in marks:
+            if done and args.left() <= 40:
+                return
             while done < -(-mark // (envs * length)) and args.left() > 40:
                 split = jax.vmap(lambda key: jax.random.split(key, length + 2))(keys)
                 keys, rows = split[:, 0], []

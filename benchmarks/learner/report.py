@@ -12,21 +12,25 @@ import numpy as np
 
 HERE = Path(__file__).parent
 PAGE, README = HERE.parents[1] / "docs" / "learner_results.md", HERE.parents[1] / "README.md"
+MARKS = ("<!-- learner -->", "<!-- end learner -->")
 TITLES = (
     "task (limits)", "algorithm", "seeds", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed",
 )  # fmt: skip
-# File, limits, steps asked for, return and seeds that were asked for before the measurement.
+# File, task, limits, steps asked for, return and seeds that were asked for before the measurement, and what the file's
+# rewards, costs and limits were multiplied by.
 ROWS = (
-    ("cartpole", "CartPole, layers of 64", (30, 10), 20_000, ">= 195, 9 of 10"),
-    ("cartpole-third", "CartPole", (30, 10), 20_000, ">= 195; from 14,000 on 8 of 10"),
-    ("acrobot", "Acrobot", (50, 50), 240_000, ">= 300, 10 of 10"),
-    ("drone", "Drone", (1,), 300_000, ">= 15, 9 of 10"),
-    ("drone-many", "Drone, 2,048 environments, 178 s", (1,), 1_500_000, ">= 25, 9 of 10"),
-    ("navigation", "Navigation", (2,), 12_000, ">= -8, 10 of 10"),
-    ("pendulum", "Pendulum", (20,), 60_000, ">= -170, 10 of 10"),
-    ("walker-mjx", "Walker, torques, 2,048 environments, 350 s", (5,), 2_700_000, ">= 30, 3 of 3"),
-    ("walker-gaits", "Walker, gaits", (5,), 180_000, ">= 20, 9 of 10"),
-    ("halfcheetah", "HalfCheetah velocity", (25,), 300_000, ">= 2,800, 9 of 10"),
+    ("cartpole", "CartPole", (30, 10), 20_000, ">= 195, 9 of 10", 1),
+    ("cartpole-thousandfold", "CartPole times 1,000", (30, 10), 20_000, "the same", 1_000),
+    ("cartpole-thousandth-before", "CartPole times 0.001, before the repair", (30, 10), 20_000, "the same", 0.001),
+    ("acrobot", "Acrobot", (50, 50), 240_000, ">= 300, 10 of 10", 1),
+    ("drone", "Drone", (1,), 300_000, ">= 15, 9 of 10", 1),
+    ("drone-many", "Drone, 2,048 environments, 178 s", (1,), 1_500_000, ">= 25, 9 of 10", 1),
+    ("navigation", "Navigation", (2,), 12_000, ">= -8, 10 of 10", 1),
+    ("pendulum", "Pendulum", (20,), 60_000, ">= -170, 10 of 10", 1),
+    ("walker-mjx", "Walker, torques, 2,048 environments, 350 s", (5,), 2_700_000, ">= 30, 3 of 3", 1),
+    ("walker-few", "Walker, torques, 256 environments", (5,), 2_000_000, ">= 5, 9 of 10", 1),
+    ("walker-gaits", "Walker, gaits", (5,), 180_000, ">= 20, 9 of 10", 1),
+    ("halfcheetah", "HalfCheetah velocity", (25,), 300_000, ">= 2,800, 9 of 10", 1),
 )
 
 
@@ -37,11 +41,11 @@ def interval(values: np.ndarray) -> str:
     return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
 
 
-def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: str) -> str:
+def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: str, scale: float) -> str:
     """The last row of a file, for a person."""
     found = json.loads((HERE / "results" / f"{name}.json").read_text())
     row = found["rows"][-1]
-    returns, costs = np.asarray(row["returns"]), np.asarray(row["costs"])
+    returns, costs = np.asarray(row["returns"]) / scale, np.asarray(row["costs"]) / scale
     within = int((costs <= np.asarray(limits)).all(-1).sum())
     spent = ", ".join(interval(cost) for cost in costs.T)
     steps = f"{row['steps']:,}" + ("" if row["steps"] >= 0.99 * asked else f" of {asked:,}")
@@ -54,7 +58,8 @@ def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: s
     )
 
 
-def main() -> None:
+def tables() -> tuple[str, str]:
+    """The docs' table and the README's, which has the same rows without the returns of every seed."""
     lines = [f"| {' | '.join(TITLES)} |", f"|{' --- |' * len(TITLES)}", *(line(*row) for row in ROWS)]
     walker = json.loads((HERE / "results" / "first" / "walker-mjx.json").read_text())["on_c_mujoco"]
     returns, costs = np.asarray(walker["returns"]), np.asarray(walker["costs"])
@@ -63,12 +68,14 @@ def main() -> None:
         f"{interval(returns)} | {interval(costs[:, 0])} | "
         f"{int((costs <= 5).sum())} of {len(returns)} | >= 25 | {' '.join(f'{value:.4g}' for value in returns)} |"
     )
-    PAGE.write_text("\n".join(lines) + "\n")
-    # The README has the same rows without the returns of every seed.
-    short = "\n".join(" |".join(row.split(" |")[:-2]) + " |" for row in lines)
-    before, _, rest = README.read_text().partition("<!-- learner -->\n")
-    after = rest.partition("<!-- end learner -->")[2]
-    README.write_text(f"{before}<!-- learner -->\n{short}\n<!-- end learner -->{after}")
+    return "\n".join(lines) + "\n", "\n".join(" |".join(row.split(" |")[:-2]) + " |" for row in lines)
+
+
+def main() -> None:
+    page, short = tables()
+    PAGE.write_text(page)
+    before, _, rest = README.read_text().partition(MARKS[0])
+    README.write_text(f"{before}{MARKS[0]}\n{short}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
 
 
 if __name__ == "__main__":

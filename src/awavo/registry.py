@@ -67,6 +67,22 @@ HOST_TASKS = {
             "humanoid": "walk as a human does, at up to 1.4149 m/s",
         }.items()
     },
+    **{
+        f"{agent}-{arena}": Registration(
+            f"awavo.tasks.arena.task:{agent}_{arena}", f"{agent}: {what}", "Ji et al. 2023 (Safety-Gymnasium)"
+        )
+        for agent in ("point", "car")
+        for arena, what in {
+            "goal1": "go to goals round 8 hazards",
+            "goal2": "go to goals round 10 hazards and 10 vases",
+            "button1": "press the right button, round 4 hazards and 4 gremlins",
+            "button2": "press the right button, round 8 hazards and 6 gremlins",
+            "push1": "push a box to goals, round 2 hazards",
+            "push2": "push a box to goals, round 4 hazards and 4 pillars",
+            "circle1": "drive along a circle, between two walls",
+            "circle2": "drive along a circle, between four walls",
+        }.items()
+    },
 }
 
 # Functional tasks that need an extra, and make sense on a GPU only.

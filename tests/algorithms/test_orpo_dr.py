@@ -62,7 +62,7 @@ def test_actor_prefers_what_the_branch_asks_for(branch):
     cost = bonus if branch == "feasible" else 10 * bonus
     rollout = rollout._replace(reward=bonus, costs=np.stack([cost, cost], -1))
     state, _ = programs.learn(jax.random.key(1), programs.state, rollout)
-    logits = jax.jit(lambda actor: actor(jnp.zeros((1, 3))).logits[0])(state.learner.actor)
+    logits = np.asarray(jax.jit(lambda actor: actor(jnp.zeros((1, 3))).logits[0])(state.learner.actor))
     assert (logits[1] > logits[0] + 0.5) if branch == "feasible" else (logits[0] > logits[1] + 0.5)
 
 
@@ -123,7 +123,8 @@ def test_no_scale_of_rewards_and_costs_matters():
             scaled = {name: scale * getattr(rollout, name) for name in ("reward", "costs", "episode_costs")}
             state, _ = programs.learn(jax.random.key(i), state, rollout._replace(**scaled))
         policies.append(state.learner.actor)
-        values.append(programs.algorithm.critics.quantiles(state, rollout.obs[0], rollout.action[0]) / scale)
+        quantiles = jax.jit(programs.algorithm.critics.quantiles)
+        values.append(np.asarray(quantiles(state, rollout.obs[0], rollout.action[0])) / np.float32(scale))
     assert moved(programs.state.learner.actor, policies[0]) > 0
     assert moved(*policies) == 0.0
     np.testing.assert_array_equal(*values)
@@ -159,7 +160,8 @@ def test_no_update_before_the_warm_up_ends():
 
 def wild(state):
     """Critics whose values lie far outside of all returns."""
-    far = {name: jax.tree.map(lambda x: x + 3e4, getattr(state.learner, name)) for name in ("critic", "target_critic")}
+    critics = {name: jax.device_get(getattr(state.learner, name)) for name in ("critic", "target_critic")}
+    far = jax.tree.map(lambda x: x + np.float32(3e4), critics)
     return state._replace(learner=state.learner._replace(**far))
 
 
@@ -205,7 +207,7 @@ def test_targets_stay_within_the_return_bounds():
     far = wild(programs.state).learner.target_critic
     state = programs.state._replace(learner=programs.state.learner._replace(target_critic=far))
     loss = float(programs.learn(jax.random.key(1), state, toy_rollout(SPEC))[1].critic_loss)
-    values = float(jnp.abs(far.all_actions(jnp.zeros((1, 3)))).max())
+    values = np.abs(jax.jit(lambda critic: critic.all_actions(jnp.zeros((1, 3))))(far)).max()
     assert loss < 0.1 * values
 
 
@@ -213,11 +215,11 @@ def test_both_cautious_critics_learn_and_the_pessimistic_one_speaks():
     programs = compiled(orpo_dr, CONFIG, CONTINUOUS)
     state, _ = programs.learn(jax.random.key(1), programs.state, toy_rollout(CONTINUOUS, costs=1.0))
     before, after = (s.learner.critic.members.net for s in (programs.state, state))
-    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+    for old, new in zip(*(jax.tree.leaves(jax.device_get(net)) for net in (before, after)), strict=True):
         assert np.abs(new - old).reshape(2, -1).max(1).min() > 1e-6
-    obs, action = jnp.zeros((5, 3)), jnp.linspace(-1, 1, 5)[:, None] * jnp.ones(CONTINUOUS.action_space.dim)
-    every = state.learner.critic.every(obs, action).mean(-1)
-    spoken = state.learner.critic(obs, action).mean(-1)
+    obs, action = np.zeros((5, 3), np.float32), np.linspace(-1, 1, 5, dtype=np.float32)[:, None].repeat(2, 1)
+    both = jax.jit(lambda critic: (critic.every(obs, action).mean(-1), critic(obs, action).mean(-1)))
+    every, spoken = map(np.asarray, both(state.learner.critic))
     assert np.abs(every[0] - every[1]).min() > 0
     np.testing.assert_array_equal(spoken[:, 0], every[..., 0].min(0))
     np.testing.assert_array_equal(spoken[:, 1:], every[..., 1:].max(0))
@@ -240,13 +242,13 @@ def test_noise_is_the_policys_own_at_every_step():
     programs = compiled(orpo_dr, CONFIG, CONTINUOUS)
     algorithm, envs = programs.algorithm, 4_000
     explore = jax.jit(algorithm.explore)
-    obs = jnp.ones((envs, CONTINUOUS.obs_dim))
+    obs = np.ones((envs, CONTINUOUS.obs_dim), np.float32)
     memory, drawn = algorithm.begin(envs), []
     for t in range(3):
         action, _, memory = explore(jax.random.key(t), programs.state, obs, memory)
         shares = np.clip(np.asarray(action) / np.asarray(CONTINUOUS.action_space.high), -0.99999, 0.99999)
         drawn.append(np.arctanh(shares)[~np.asarray(greedy_environments(envs))])
-    dist = programs.state.learner.actor(obs[:1])
+    dist = jax.device_get(jax.jit(lambda actor: actor(obs[:1]))(programs.state.learner.actor))
     for step in drawn:
         np.testing.assert_allclose(step.mean(0), dist.mean[0], atol=0.06)
         np.testing.assert_allclose(step.std(0), np.exp(dist.log_std[0]), rtol=0.06)
@@ -255,10 +257,10 @@ def test_noise_is_the_policys_own_at_every_step():
 
 def test_greedy_decisions_and_new_episodes_know_no_noise():
     programs = compiled(orpo_dr, CONFIG, CONTINUOUS)
-    obs, memory = jnp.ones((3, CONTINUOUS.obs_dim)), 5 + programs.algorithm.begin(3)
-    action, _, kept = programs.algorithm.decide(jax.random.key(0), programs.state, obs, memory, True)
+    obs, fresh_memory = np.ones((3, CONTINUOUS.obs_dim), np.float32), jax.device_get(programs.algorithm.begin(3))
+    memory, decide = 5 + fresh_memory, jax.jit(programs.algorithm.decide, static_argnums=4)
+    action, _, kept = decide(jax.random.key(0), programs.state, obs, memory, True)
     np.testing.assert_array_equal(action, programs.act(jax.random.key(1), programs.state, obs, True)[0])
     np.testing.assert_array_equal(kept, memory)
-    fresh = programs.algorithm.decide(jax.random.key(3), programs.state, obs, programs.algorithm.begin(3), False)[0]
-    again = programs.algorithm.decide(jax.random.key(3), programs.state, obs, programs.algorithm.begin(3), False)[0]
+    fresh, again = (decide(jax.random.key(3), programs.state, obs, fresh_memory, False)[0] for _ in range(2))
     np.testing.assert_array_equal(fresh, again)

@@ -10,6 +10,8 @@ from awavo.algorithms.paets import Mixture, PaetsConfig, execute, paets, refit, 
 from awavo.types import Box, Discrete, EnvSpec
 
 REFIT = jax.jit(refit, static_argnums=4)
+sequence_weights = jax.jit(sequence_weights)  # one program, not one for each operation
+log_densities = jax.jit(lambda mixture, sequences: mixture.log_densities(sequences))
 CONFIG = PaetsConfig(
     num_envs=4, rollout_length=8, num_updates=4, batch_size=16, replay_capacity=256, warmup_steps=256, hidden=(8,),
     num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3, window=4,
@@ -19,14 +21,14 @@ CONFIG = PaetsConfig(
 def test_one_component_with_exponential_weights_is_mppi():
     rng = np.random.default_rng(0)
     sequences, returns = rng.normal(size=(50, 4, 2)).astype(np.float32), rng.normal(size=50).astype(np.float32)
-    mixture = Mixture(jnp.ones(1), jnp.zeros((1, 4, 2)), jnp.ones((1, 4, 2)))
-    densities = mixture.log_densities(jnp.asarray(sequences))
-    weights = sequence_weights(jnp.asarray(returns), jax.nn.logsumexp(densities, -1), 0.5, 0.0)
+    mixture = Mixture(np.ones(1), np.zeros((1, 4, 2)), np.ones((1, 4, 2)))
+    densities = np.asarray(log_densities(mixture, sequences))  # of the one component there is
+    weights = sequence_weights(returns, densities[:, 0], 0.5, 0.0)
     scale = 0.5 * (returns.std() + 1e-6)
     mppi = np.exp((returns - returns.max()) / scale)
     mppi /= mppi.sum()
     np.testing.assert_allclose(weights, mppi, rtol=1e-4)
-    new = REFIT(mixture, jnp.asarray(sequences), weights, jax.nn.softmax(densities), CONFIG)
+    new = jax.device_get(REFIT(mixture, sequences, weights, np.ones((50, 1), np.float32), CONFIG))
     mean = np.einsum("k,kha->ha", mppi, sequences)
     np.testing.assert_allclose(new.mean[0], mean, rtol=1e-3, atol=1e-5)
     spread = np.sqrt(np.einsum("k,kha->ha", mppi, (sequences - mean) ** 2))
@@ -35,8 +37,8 @@ def test_one_component_with_exponential_weights_is_mppi():
 
 
 def test_entropy_flattens_what_the_density_favours():
-    returns, density = jnp.zeros(2), jnp.asarray([0.0, -1.0])
-    plain, flat = (sequence_weights(returns, density, 1.0, kappa) for kappa in (0.0, 1.0))
+    returns, density = np.zeros(2, np.float32), np.float32([0.0, -1.0])
+    plain, flat = (np.asarray(sequence_weights(returns, density, 1.0, kappa)) for kappa in (0.0, 1.0))
     np.testing.assert_allclose(plain, [0.5, 0.5])
     assert float(flat[1]) > float(flat[0])
 
@@ -44,22 +46,21 @@ def test_entropy_flattens_what_the_density_favours():
 def test_components_keep_two_solutions_apart():
     rng = np.random.default_rng(1)
     centres = np.where(rng.uniform(size=200) < 0.5, -0.8, 0.8)
-    sequences = jnp.asarray(centres[:, None, None] + 0.05 * rng.normal(size=(200, 3, 1)), jnp.float32)
-    mixture = Mixture(
-        jnp.full(2, 0.5), jnp.asarray([-0.3, 0.3])[:, None, None] * jnp.ones((2, 3, 1)), jnp.ones((2, 3, 1)) * 0.5
-    )
+    sequences = (centres[:, None, None] + 0.05 * rng.normal(size=(200, 3, 1))).astype(np.float32)
+    start = np.float32([-0.3, 0.3])[:, None, None].repeat(3, 1)
+    mixture = Mixture(np.full(2, 0.5, np.float32), start, np.full((2, 3, 1), 0.5, np.float32))
+    respond = jax.jit(lambda mixture: jax.nn.softmax(mixture.log_densities(sequences)))
     for _ in range(5):
-        responsibility = jax.nn.softmax(mixture.log_densities(sequences))
-        mixture = REFIT(mixture, sequences, jnp.full(200, 1 / 200), responsibility, CONFIG)
-    np.testing.assert_allclose(mixture.mean[:, :, 0], [[-0.8] * 3, [0.8] * 3], atol=0.05)
+        mixture = REFIT(mixture, sequences, np.full(200, 1 / 200, np.float32), respond(mixture), CONFIG)
+    np.testing.assert_allclose(np.asarray(mixture.mean)[:, :, 0], [[-0.8] * 3, [0.8] * 3], atol=0.05)
 
 
 def test_dead_component_starts_again_at_the_best_sequence():
-    sequences = jnp.asarray(np.random.default_rng(2).normal(size=(20, 3, 1)), jnp.float32)
-    weights = jax.nn.softmax(jnp.arange(20.0))
-    responsibility = jnp.stack([jnp.ones(20), jnp.zeros(20)], -1)
-    mixture = Mixture(jnp.full(2, 0.5), jnp.zeros((2, 3, 1)), jnp.ones((2, 3, 1)))
-    new = REFIT(mixture, sequences, weights, responsibility, CONFIG)
+    sequences = np.random.default_rng(2).normal(size=(20, 3, 1)).astype(np.float32)
+    weights = np.exp(np.arange(20.0)) / np.exp(np.arange(20.0)).sum()
+    responsibility = np.float32([[1.0, 0.0]] * 20)
+    mixture = Mixture(np.full(2, 0.5), np.zeros((2, 3, 1)), np.ones((2, 3, 1)))
+    new = jax.device_get(REFIT(mixture, sequences, weights, responsibility, CONFIG))
     np.testing.assert_allclose(new.mean[1], sequences[-1])
     np.testing.assert_allclose(new.std[1], CONFIG.initial_std)
     assert float(new.weight.sum()) == pytest.approx(1.0)

@@ -1,20 +1,20 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from awavo.algorithms.replay import add, empty_replay, sample
 from awavo.types import Box, Discrete, EnvSpec, Rollout
 
+add = jax.jit(add, static_argnums=(2, 3))
 SPEC = EnvSpec("t", 2, Discrete(2), 10, ("g",), (1.0,))
 
 
 def rollout(start, steps=2, envs=2):
-    number = jnp.arange(start, start + steps * envs, dtype=jnp.float32).reshape(steps, envs)
-    obs = jnp.stack([number, -number], -1)
-    flags = jnp.zeros((steps, envs), bool)
+    number = np.arange(start, start + steps * envs, dtype=np.float32).reshape(steps, envs)
+    obs = np.stack([number, -number], -1)
+    flags = np.zeros((steps, envs), bool)
     return Rollout(
         obs,
-        number.astype(jnp.int32),
+        number.astype(np.int32),
         (),
         number,
         number[..., None] * 2,
@@ -31,6 +31,7 @@ def test_rows_keep_together_and_the_oldest_goes_first():
     memory = empty_replay(SPEC, 8)
     for start in (0, 4, 8):
         memory = add(memory, rollout(start))
+    memory = jax.device_get(memory)
     assert int(memory.added) == 12
     assert sorted(np.asarray(memory.data.action).tolist()) == list(range(4, 12))
     for row in range(8):
@@ -42,7 +43,7 @@ def test_rows_keep_together_and_the_oldest_goes_first():
 
 def test_only_stored_rows_are_drawn():
     memory = add(empty_replay(SPEC, 1024), rollout(1))
-    drawn = sample(jax.random.key(0), memory, 500).action
+    drawn = jax.jit(sample, static_argnums=2)(jax.random.key(0), memory, 500).action
     assert set(np.asarray(drawn).tolist()) == {1, 2, 3, 4}
 
 
@@ -56,8 +57,8 @@ def test_looking_ahead_stops_at_the_end_of_episode_and_rollout():
     steps, envs, n, gamma = 9, 4, 4, 0.9
     rng = np.random.default_rng(0)
     terminated, truncated = rng.random((2, steps, envs)) < 0.15
-    made = rollout(0, steps, envs)._replace(terminated=jnp.asarray(terminated), truncated=jnp.asarray(truncated))
-    ahead = add(empty_replay(SPEC, steps * envs, n), made, gamma, n).data.ahead
+    made = rollout(0, steps, envs)._replace(terminated=terminated, truncated=truncated)
+    ahead = jax.device_get(add(empty_replay(SPEC, steps * envs, n), made, gamma, n).data.ahead)
     reached = set()
     for t in range(steps):
         for e in range(envs):

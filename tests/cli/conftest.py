@@ -8,8 +8,10 @@ import pytest
 
 from awavo.cli.main import main
 
-SETTINGS = ("num_envs=4", "rollout_length=16", "num_updates=2", "hidden=16", "num_quantiles=4", "batch_size=16")
-TINY = ["--steps", "512", "--seeds", "2", *(word for s in (*SETTINGS, "warmup_steps=64") for word in ("--option", s))]
+# The words for what the fixture `small_config` says: its programs are compiled already.
+SETTINGS = ("num_envs=4", "rollout_length=16", "num_updates=4", "batch_size=16", "hidden=16", "num_quantiles=8")
+TINY = ["--steps", "256", "--seeds", "2", "--limits", "150", "150", "--task-option", "horizon=30"]
+TINY += [word for setting in (*SETTINGS, "warmup_steps=64") for word in ("--option", setting)]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ def test_evaluate_json_contract(trained, run):
     assert len(result["return"]["per_seed"]) == 2
     assert result["return"]["low"] <= result["return"]["value"] <= result["return"]["high"]
     assert {"value", "low", "high", "limit", "per_seed"} <= set(result["costs"]["position"])
-    assert result["costs"]["angle"]["limit"] == 10.0
+    assert result["costs"]["angle"]["limit"] == 150.0
     assert result["episodes_per_seed"] == 20
     assert 0 <= result["feasible_seeds"] <= 2
     assert code == (0 if result["feasible_seeds"] else 1)

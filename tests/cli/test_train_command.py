@@ -9,7 +9,7 @@ from awavo.files import locked
 def test_train_json_contract(trained):
     out, summary = trained
     assert {"run", "task", "algo", "seeds", "env_steps", "wall_s", "compile_s", "steps_per_second"} <= set(summary)
-    assert (summary["task"], summary["algo"], summary["seeds"], summary["env_steps"]) == ("cartpole", "orpo-dr", 2, 512)
+    assert (summary["task"], summary["algo"], summary["seeds"], summary["env_steps"]) == ("cartpole", "orpo-dr", 2, 256)
     assert summary["run"] == str(out)
     assert {p.name for p in out.iterdir()} >= {"config.json", "metrics.parquet", "episodes.parquet", "checkpoints"}
 
@@ -19,7 +19,7 @@ def test_the_same_command_again_finds_it_finished(trained, run, tiny):
     before = sorted((p.name, p.stat().st_mtime_ns) for p in (out / "checkpoints").iterdir())
     code, text, _ = run("train", "cartpole", *tiny, "--out", str(out), "--json")
     assert code == 0
-    assert json.loads(text)["resumed_at"] == 512
+    assert json.loads(text)["resumed_at"] == 256
     assert before == sorted((p.name, p.stat().st_mtime_ns) for p in (out / "checkpoints").iterdir())
 
 

@@ -1,5 +1,6 @@
 """The force balance of PX4 logs, on logs whose force is known."""
 
+import functools
 import json
 import struct
 
@@ -30,6 +31,12 @@ def turn(q, v):
 
 def hovering(force, yaw):
     """Attitude, specific force (body) and thrust per mass of a vehicle that leans so that thrust and force balance."""
+    return _hovering(tuple(force), yaw)
+
+
+@functools.cache
+def _hovering(force, yaw):
+    force = np.array(force)
     thrust = -np.array([0, 0, GRAVITY]) - force
     up = -thrust / np.linalg.norm(thrust)
     axis = np.cross([0, 0, 1.0], up)

@@ -1,6 +1,7 @@
 """Deciding by inference: what it reduces to, and what it achieves with a perfect model."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -51,21 +52,24 @@ def push_model(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1), std=0.
     )
 
 
-def run(spec, config, key=KEY, obs=(1.5,), **model_options):
+def run(spec, config, obs=(1.5,), weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
+    """One decision in the model; whatever is weighed and wherever it begins, it is the same program."""
+    return jax.device_get(
+        program(spec, config, gains)(KEY, np.float32(obs), np.float32(weights), np.float32(sharpness))
+    )
+
+
+@functools.cache
+def program(spec, config, gains):
     decide = planner(spec, config)
-    slices = jax.random.normal(jax.random.key(9), slice_shape(spec.action_space, config))
 
     @jax.jit
-    def go(key):
-        return decide(
-            key,
-            push_model(spec, **model_options),
-            jnp.array(obs),
-            sequences(spec.action_space, config).start(),
-            slices,
-        )
+    def go(key, obs, weights, sharpness):
+        slices = jax.random.normal(jax.random.key(9), slice_shape(spec.action_space, config))
+        model = push_model(spec, weights, sharpness, gains)
+        return decide(key, model, obs, sequences(spec.action_space, config).start(), slices)
 
-    return go(key)
+    return go
 
 
 def test_log_operator_with_kl_gives_the_weights_of_mppi():
@@ -123,10 +127,10 @@ def test_warm_start_carries_over(monkeypatch):
     monkeypatch.setattr("awavo.inference.sequences.ACTOR_SHARE", 0.0)
     monkeypatch.setattr("awavo.inference.sequences.MEMORY_SHARE", 1.0)
     config = CONFIG
-    plan = jnp.zeros((config.horizon, 2)).at[:, 1].set(1.0)
-    slices = jnp.ones(slice_shape(spec.action_space, config))
+    plan = np.float32([[0.0, 1.0]] * config.horizon)
+    slices = np.ones(slice_shape(spec.action_space, config), np.float32)
     decide = jax.jit(lambda plan: planner(spec, config)(KEY, push_model(spec), jnp.array([0.0]), plan, slices))
-    result = decide(plan)
+    result = jax.device_get(decide(plan))
     np.testing.assert_allclose(result.before[:-1, 1], 1)
     np.testing.assert_allclose(result.before[-1], 0.5)
     np.testing.assert_allclose(result.plan[:-1, 1], 1, atol=1e-3)
@@ -136,18 +140,18 @@ def two_ways(config, dim=4):
     """Candidates of two modes, at -0.6 and 0.6 of the first axis, and the functions of their space."""
     space = Box((-1.0,) * dim, (1.0,) * dim)
     own = sequences(space, config)
-    middle = jnp.zeros((config.horizon, config.num_sequences, dim))
-    middle = middle.at[..., 0].set(jnp.where(2 * jnp.arange(config.num_sequences) < config.num_sequences, -0.6, 0.6))
-    return own, middle + 0.03 * jax.random.normal(jax.random.key(1), middle.shape), slice_shape(space, config)
+    actions = 0.03 * np.random.default_rng(1).normal(size=(config.horizon, config.num_sequences, dim))
+    actions[..., 0] += np.where(2 * np.arange(config.num_sequences) < config.num_sequences, -0.6, 0.6)
+    return own, actions.astype(np.float32), slice_shape(space, config)
 
 
 @pytest.mark.parametrize("metric", ["a-gswd", "kl"])
 def test_no_particle_is_left_between_two_modes(metric):
     config = dataclasses.replace(CONFIG, metric=metric, degree=1, horizon=8, num_slices=8)
     own, actions, shape = two_ways(config)
-    weights = jnp.full(config.num_sequences, 1 / config.num_sequences)
+    weights = np.full(config.num_sequences, 1 / config.num_sequences, np.float32)
     slices = jax.random.normal(KEY, shape)
-    start = jnp.zeros((config.num_particles, 8, 4))
+    start = np.zeros((config.num_particles, 8, 4), np.float32)
     moved = np.asarray(jax.jit(own.move)(KEY, start, actions, weights, slices)[0])
     assert (np.abs(moved[:, :, 0].mean(1)) > 0.4).all()
     assert 0.3 < (moved[:, 0, 0] > 0).mean() < 0.7
@@ -158,8 +162,9 @@ def test_ascended_slices_place_few_particles_better_than_resampling():
     config = dataclasses.replace(CONFIG, degree=1, horizon=6, num_particles=8, num_slices=8)
     own, actions, shape = two_ways(config, dim=2)
     other = sequences(Box((-1.0,) * 2, (1.0,) * 2), dataclasses.replace(config, metric="kl"))
-    weights = jax.nn.softmax(jax.random.normal(jax.random.key(5), (config.num_sequences,)))
-    start = jnp.zeros((8, 6, 2))
+    weights = np.exp(np.random.default_rng(5).normal(size=config.num_sequences))
+    weights = (weights / weights.sum()).astype(np.float32)
+    start = np.zeros((8, 6, 2), np.float32)
     gaps = []
     for functions in (own, other):
         move = jax.jit(functions.move)
@@ -187,18 +192,19 @@ def test_the_action_commits_to_a_mode_and_stays_with_it():
     """Two equal ways round: the greedy action is one of them, and the next decision keeps it where both are as good."""
     config = dataclasses.replace(CONFIG, degree=1, horizon=8)
     own, actions, shape = two_ways(config)
-    weights = jnp.full(config.num_sequences, 1 / config.num_sequences)
+    weights = np.full(config.num_sequences, 1 / config.num_sequences, np.float32)
     slices = jax.random.normal(KEY, shape)
-    move, pick = jax.jit(own.move), jax.jit(own.pick, static_argnums=2)
+    move, pick, shift = jax.jit(own.move), jax.jit(own.pick, static_argnums=2), jax.jit(own.shift)
     for side in (-0.6, 0.6):
-        before = jnp.zeros((config.num_particles, 8, 4)).at[..., 0].set(side)
+        before = np.zeros((config.num_particles, 8, 4), np.float32)
+        before[..., 0] = side
         for seed in range(6):
             q = move(jax.random.key(seed), before, actions, weights, slices)[0]
-            chosen = pick(jax.random.key(seed), q, True)
+            chosen, drawn = (np.asarray(pick(jax.random.key(seed), q, greedy)) for greedy in (True, False))
             assert np.sign(chosen[0]) == np.sign(side)
-            assert abs(float(chosen[0])) > 0.5
-            assert abs(float(pick(jax.random.key(seed), q, False)[0])) > 0.4
-            before = own.shift(q)
+            assert abs(chosen[0]) > 0.5
+            assert abs(drawn[0]) > 0.4
+            before = shift(q)
 
 
 def test_joint_sequences_keep_two_ways_apart(monkeypatch):
@@ -277,13 +283,14 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum(monkeypatch):
     slices = jax.random.normal(KEY, slice_shape(spec.action_space, config))
     decide = jax.jit(lambda key, obs, plan: planner(spec, config)(key, model, obs, plan, slices).plan)
 
-    state, total, plan = 0, 0.0, sequences(spec.action_space, config).start()
+    leads = np.asarray(following)
+    state, total, plan = 0, 0.0, np.asarray(sequences(spec.action_space, config).start())
     for step in range(horizon):
         for again in range(4):
             # A decision begins with the plan of the step before, shifted; thinking again begins with the plan itself.
-            known = plan if again == 0 else jnp.roll(plan, 1, 0)
-            plan = decide(jax.random.key(100 * step + again), jnp.eye(16)[state], known)
-        action = int(jnp.argmax(plan[0]))
+            known = plan if again == 0 else np.roll(plan, 1, 0)
+            plan = np.asarray(decide(jax.random.key(100 * step + again), np.eye(16, dtype=np.float32)[state], known))
+        action = int(np.argmax(plan[0]))
         total += utility[state, action]
-        state = int(following[state, action])
+        state = int(leads[state, action])
     assert total >= values[0] - 0.01 * abs(values[0])

@@ -1,4 +1,4 @@
-"""Train two seeds in one program over all devices, and then the second alone, with nothing but jax and its friends."""
+"""Train two seeds in one program over all devices, the second again beside another, with jax and its friends alone."""
 
 import json
 import sys
@@ -36,6 +36,6 @@ SETTINGS = {
 
 if __name__ == "__main__":
     enable_cache()
-    rows = {name: run_learning(SETTINGS, seeds, axis="vmap") for name, seeds in (("both", [0, 1]), ("1", [1]))}
+    rows = {name: run_learning(SETTINGS, seeds, axis="vmap") for name, seeds in (("both", [0, 1]), ("moved", [1, 2]))}
     planned = len(awavo.paper.plans.plan_jobs("learning", "full"))
     json.dump({"devices": jax.device_count(), "planned": planned, "rows": rows}, sys.stdout)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up import learning_result
 
-from awavo.paper.claims import CONFIRMED, REFUTED, UNDECIDED, check_claims
+from awavo.paper.claims import CLAIMS, CONFIRMED, REFUTED, UNDECIDED, check_claims
 from awavo.paper.comparison import compare_task, difference, good_steps, pool_scores, settled_steps
 from awavo.paper.job import Job
 from awavo.paper.learning_text import answer, claims_text
@@ -99,22 +99,33 @@ def test_sooner(write):
 
 
 @pytest.mark.parametrize(
-    ("crpo", "cost", "verdict"), [(30, 0.5, CONFIRMED), (10, 0.5, REFUTED), (20, 0.5, UNDECIDED), (30, 9.0, REFUTED)]
+    ("crpo", "costs", "steps", "verdict"),
+    [
+        (30, (0.5, 0.5), 1_000, CONFIRMED),
+        (10, (0.5, 0.5), 1_000, REFUTED),
+        (20, (0.5, 0.5), 1_000, UNDECIDED),
+        (30, (9.0, 0.5), 1_000, REFUTED),
+        (30, (9.0, 9.0), 1_000, UNDECIDED),
+        (30, (0.5, 0.5), 1_100, CONFIRMED),
+        (30, (0.5, 0.5), 1_200, UNDECIDED),
+    ],
 )
-def test_claims_can_fail(write, crpo, cost, verdict):
-    entries, _ = load_method_results(
-        read_results(
-            write(
-                learning_result("drone", "awavo", 20 + AROUND),
-                learning_result("drone", "crpo", crpo + AROUND, cost=cost),
-            ),
-            "learning",
-        )
-    )
+def test_claims_can_fail(write, crpo, costs, steps, verdict):
+    """By returns, by limits; not where both are outside them, nor where one had more steps."""
+    ours = learning_result("drone", "awavo", 20 + AROUND, cost=costs[1])
+    theirs = learning_result("drone", "crpo", crpo + AROUND, cost=costs[0], steps=steps)
+    entries, _ = load_method_results(read_results(write(ours, theirs), "learning"))
     (found,) = check_claims([compare_task(entries, FACTS)])
     assert found.verdict == verdict
     assert verdict in claims_text([found])
-    assert found.reason.endswith("; 1,000 and 1,000 steps")
+    assert found.reason.endswith(f"; {steps:,} and 1,000 steps")
+
+
+def test_the_papers_sentences_are_all_there():
+    pairs = {(claim.better, claim.worse, task) for claim in CLAIMS for task in claim.tasks}
+    assert len(pairs) == sum(len(claim.tasks) for claim in CLAIMS) == 29
+    # Of two methods on a task it says one thing.
+    assert not {(worse, better, task) for better, worse, task in pairs} & pairs
 
 
 def test_blocks_of_seeds_are_put_together_once(write):

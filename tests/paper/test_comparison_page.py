@@ -45,7 +45,10 @@ def page(once):
             learning_result("drone", "crpo", 3 + AROUND, steps=100_000),
             learning_result("drone", "paets", 1 + AROUND, path=(1.0,)),
         )
-        assert main(["reproduce", "learning", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
+        with pytest.MonkeyPatch.context() as patch:
+            # The page draws its own charts; tests/paper/test_collect.py draws the pictures beside it.
+            patch.setattr("awavo.paper.outputs.save", lambda figure, base, about: [])
+            assert main(["reproduce", "learning", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
 
     folder = once("comparison", make)
     assert (folder / "report.html").stat().st_size < 5_000_000

@@ -24,15 +24,16 @@ from awavo.explain.summary import find_segments
 from awavo.tasks.quadrotor.frames import wind_name
 
 SOURCE = str(Path(__file__).parents[2] / "src")
-# Where the air moves to (north, east) in a wind from there: both axes, both signs.
-WINDS = {"N": (-6, 0), "W": (0, 6)}
+# 6 m/s; where the air moves to (north, east) in a wind from NW: an axis or a sign mistaken gives it another name.
+WIND = (-4.25, 4.25)
+# The planner is that of tests/explain: its programs are compiled once.
 FLY = """
 from pathlib import Path
 from awavo.control.planner_config import PlannerConfig
 from awavo.deploy.mavlink import LinkConfig
 from awavo.runs.fly import fly_over_link
 link = LinkConfig(url="udpin://127.0.0.1:{port}", stale_s=5.0, hold_s=5.0)
-small = PlannerConfig(num_candidates=64, num_particles=8)
+small = PlannerConfig(num_candidates=64, num_particles=8, clearance_margin=0.42, max_rate=6.0)
 fly_over_link("lissajous", link, seconds=60, record=Path({record!r}), here=True, config=small)
 """
 
@@ -67,34 +68,31 @@ def recorded(path, seconds, patience=240):
             log = read_log(path)
             if float(log.decisions[-1].inputs.time) >= seconds:
                 return log
-        time.sleep(0.2)
+        time.sleep(0.5)
     pytest.fail("the flight did not begin")
 
 
-def test_two_winds_a_kill_and_the_explanation(vehicle, environment, tmp_path):
+def test_a_wind_a_kill_and_the_explanation(vehicle, environment, tmp_path):
     port, process = vehicle
     path = tmp_path / "flight.mcap"
     flight = subprocess.Popen([sys.executable, "-c", FLY.format(port=port, record=str(path))], env=environment)
-    blown = {}
     try:
-        for name, (north, east) in WINDS.items():
-            now = float(recorded(path, 1.0).decisions[-1].inputs.time)
-            process.stdin.write(f"wind {north} {east}\n")
-            process.stdin.flush()
-            blown[name] = recorded(path, now + 3.0, 60)
+        now = float(recorded(path, 1.0).decisions[-1].inputs.time)
+        process.stdin.write("wind {} {}\n".format(*WIND))
+        process.stdin.flush()
+        log = recorded(path, now + 3.0, 60)
     finally:
         flight.send_signal(signal.SIGKILL)
         flight.wait(10)
-    for name, log in blown.items():
-        end = float(log.decisions[-1].inputs.time)
-        part = log._replace(decisions=[d for d in log.decisions if float(d.inputs.time) > end - 1.5])
-        force = np.mean([d.inputs.belief.mean[:3] for d in part.decisions], 0)
-        assert wind_name(force) == name
-        # Drag of 6 m/s: 1.6 N and 0.24 to 0.72 N more of the quadratic part, as the vehicle flies with or against it.
-        assert 1.5 < np.hypot(*force[:2]) < 2.9
-        found = find_segments(explain_log(part, every=6), part)
-        # Decisions asked far apart, on a busy machine, make several stretches: each has the right name.
-        assert {(s.named, f"N from {name}" in s.about) for s in found if s.factor == "wind"} == {("wind", True)}
+    end = float(log.decisions[-1].inputs.time)
+    part = log._replace(decisions=[d for d in log.decisions if float(d.inputs.time) > end - 1.5])
+    force = np.mean([d.inputs.belief.mean[:3] for d in part.decisions], 0)
+    assert wind_name(force) == "NW"
+    # Drag of 6 m/s: 1.6 N and 0.24 to 0.72 N more of the quadratic part, as the vehicle flies with or against it.
+    assert 1.5 < np.hypot(*force[:2]) < 2.9
+    found = find_segments(explain_log(part, every=6), part)
+    # Decisions asked far apart, on a busy machine, make several stretches: each has the right name.
+    assert {(s.named, "N from NW" in s.about) for s in found if s.factor == "wind"} == {("wind", True)}
     log = read_log(path)
     assert len(log.missing) == 1
     assert "not finished" in log.missing[0] or "cut off" in log.missing[0]

@@ -216,7 +216,7 @@ def test_every_edit_of_the_configuration_is_refused(folder):
         lambda m: m["config"]["task_options"].update(horizon=5),
     ],
 )
-def test_commands_refuse_an_edited_configuration(folder, capsys, edit):
+def test_commands_refuse_an_edited_configuration(folder, small_config, capsys, edit):
     meta = json.loads((folder / "config.json").read_text())
     edit(meta)
     write_json(folder / "config.json", meta)
@@ -226,9 +226,8 @@ def test_commands_refuse_an_edited_configuration(folder, capsys, edit):
         err = capsys.readouterr().err
         assert "was edited after training" in err
         assert len(err.strip().splitlines()) == 1
-    config = awavo.configure("cartpole", steps=512, seeds=2)
     with pytest.raises(RunFolderError, match="was edited after training"):
-        list(awavo.train_iter(config, folder))
+        list(awavo.train_iter(small_config, folder))
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

@@ -1,4 +1,4 @@
-"""The code of the pages on environments and velocity tasks runs as it stands there."""
+"""The code of the pages on environments, velocity and navigation tasks runs as it stands there."""
 
 import re
 from pathlib import Path
@@ -29,3 +29,10 @@ def test_the_code_on_the_page_of_velocity_tasks_runs(capsys):
         exec(compile(block, "velocity_tasks.md", "exec"), names)
     assert capsys.readouterr().out == f"{[0.0] * 8}\n".replace(",", "").replace("0.0", "0.")
     assert names["velocity"](None, None, None, {"x_velocity": 3.3})
+
+
+def test_the_code_on_the_page_of_navigation_tasks_runs(capsys):
+    pytest.importorskip("mujoco")
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "navigation_tasks.md").read_text(), re.DOTALL)
+    exec(compile(block, "navigation_tasks.md", "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out == "[0. 0. 0. 0. 0. 0. 0. 0.]\n"

@@ -18,6 +18,11 @@ from awavo.tasks.quadrotor.references import circle, lissajous, minimum_snap, sn
 from awavo.tasks.quadrotor.wind import gusts, start_gusts, step_gusts, wind_at
 
 P = QuadrotorParams()
+STILL = np.zeros(3, np.float32)
+# One program each, not one for each operation.
+mix, wrench, rotor_forces, throttle, distances, proximity_push, body_drag, wind_at, euler = map(
+    jax.jit, (mix, wrench, rotor_forces, throttle, distances, proximity_push, body_drag, wind_at, euler_step)
+)
 
 
 def test_mixing_inverts_the_wrench():
@@ -27,7 +32,7 @@ def test_mixing_inverts_the_wrench():
 
 
 def test_hover_throttle_is_thirty_percent():
-    np.testing.assert_allclose(throttle(jnp.float32(P.mass * P.gravity / 4), P), 0.30, atol=2e-3)
+    np.testing.assert_allclose(throttle(np.float32(P.mass * P.gravity / 4), P), 0.30, atol=2e-3)
 
 
 def mujoco_flight(params, speeds, duration):
@@ -84,13 +89,13 @@ def test_drag_and_gyroscopic_terms_by_hand():
     back = np.array([[1, 0, 0], [0, np.cos(angle), np.sin(angle)], [0, -np.sin(angle), np.cos(angle)]]) @ air
     wanted = -1.1 * np.array([P.drag_x, P.drag_y, P.drag_z]) * back - P.drag_quadratic * np.linalg.norm(back) * back
     np.testing.assert_allclose(body_drag(tilted, air, 1.1, P), wanted, rtol=1e-5)
-    still = hovering(jnp.zeros(3), P)
-    spun = still._replace(rates=jnp.array([1.0, 0.0, 0.0]), rotors=still.rotors * jnp.array([1.1, 1.1, 0.9, 0.9]))
-    after = euler_step(spun, spun.rotors, jnp.zeros(3), jnp.zeros(3), P, 1e-3)
-    spin = P.rotor_inertia * float(spun.rotors @ jnp.array(SPINS))
-    torque = wrench(rotor_forces(spun.rotors, P), P)
-    expected = (float(torque[2]) + spin) / P.inertia_y
-    np.testing.assert_allclose(float(after.rates[1]) / 1e-3, expected, rtol=1e-3)
+    still = jax.device_get(hovering(STILL, P))
+    spun = still._replace(rates=np.float32([1.0, 0.0, 0.0]), rotors=still.rotors * np.float32([1.1, 1.1, 0.9, 0.9]))
+    after = euler(spun, spun.rotors, STILL, STILL, P, 1e-3)
+    spin = P.rotor_inertia * float(spun.rotors @ np.array(SPINS))
+    torque = np.asarray(wrench(rotor_forces(spun.rotors, P), P))
+    expected = (torque[2] + spin) / P.inertia_y
+    np.testing.assert_allclose(np.asarray(after.rates)[1] / 1e-3, expected, rtol=1e-3)
 
 
 @jax.jit
@@ -117,12 +122,13 @@ def test_gusts_have_the_deviation_asked_for(dt):
 def test_wind_zone_and_gust():
     calm = P._replace(gust_sigma=0.0)
     blow = lambda place, time: np.asarray(  # noqa: E731
-        wind_at(jnp.array(place), jnp.zeros(3), jnp.float32(time), jnp.float32(1.0), jnp.zeros(5), calm)
+        wind_at(np.float32(place), STILL, np.float32(time), np.float32(1.0), np.zeros(5, np.float32), calm)
     )
     np.testing.assert_allclose(blow((0.0, 0.0, 1.0), 0.0), [0, 4, 0], atol=0.05)
     np.testing.assert_allclose(blow((4.0, 0.0, 1.0), 0.0), [0, 0, 0], atol=0.01)
     np.testing.assert_allclose(blow((4.0, 0.0, 1.0), 1.75), [0, 2, 0], atol=0.01)
-    off = wind_at(jnp.zeros(3), jnp.zeros(3), jnp.float32(1.75), jnp.float32(1), jnp.ones(5), P._replace(wind_on=0.0))
+    blown = np.ones(5, np.float32)
+    off = wind_at(STILL, STILL, np.float32(1.75), np.float32(1), blown, P._replace(wind_on=0.0))
     assert not np.any(off)
 
 
@@ -136,18 +142,18 @@ def test_distances_against_points_on_the_surface():
     for point in ([0.0, 0.0, 1.0], [1.2, 0.1, 2.7], [2.0, 1.0, 2.5], [1.1, 0.0, 1.0]):
         nearest = np.linalg.norm(surface - point, axis=1).min()
         inside = np.hypot(point[0] - 1, point[1]) < 0.5 and point[2] < 2
-        found = float(distances(forest, jnp.array(point))[0])
+        found = distances(forest, np.float32(point)).item()
         np.testing.assert_allclose(found, -nearest if inside else nearest, atol=0.02)
     push = proximity_push(forest, jnp.array([0.25, 0.0, 1.0]), P)
     np.testing.assert_allclose(push, [-P.proximity_force * np.exp(-0.25 / 0.25), 0, 0], rtol=1e-5)
 
 
 def test_the_forest_leaves_the_path_free():
-    times = jnp.linspace(0, 10.5, 160)
-    path = lissajous(times, P).position.T
+    path = np.asarray(
+        jax.jit(lambda times: lissajous(times, P).position.T)(np.linspace(0, 10.5, 160, dtype=np.float32))
+    )
     plant = jax.jit(jax.vmap(lambda k: plant_forest(k, path, path[40], 30, 0.25, 0.8)))
     forests = jax.device_get(plant(jax.random.split(jax.random.key(0), 20)))
-    path = np.asarray(path)
     for x, y, radius, _ in zip(*forests, strict=True):
         real = np.abs(x) < 100
         assert real.sum() >= 20
@@ -161,14 +167,12 @@ def test_the_forest_leaves_the_path_free():
 
 @pytest.mark.parametrize("reference", [lissajous, circle, snap_reference(((0, 0, 1), (2, 1, 1), (3, -1, 2)), 1.0)])
 def test_derivatives_of_references(reference):
-    times = jnp.linspace(0.3, 2.0, 7)
+    times, h = np.linspace(0.3, 2.0, 7), 1e-3
     with jax.enable_x64(True):
-        times = jnp.asarray(times, jnp.float64)
-        at = lambda t: reference(t, P)  # noqa: E731
-        h = 1e-3
-        velocity = (at(times + h).position - at(times - h).position) / (2 * h)
-        acceleration = (at(times + h).velocity - at(times - h).velocity) / (2 * h)
-        found = at(times)
+        at = jax.jit(lambda t: reference(t, P))
+        before, found, after = (jax.device_get(at(t)) for t in (times - h, times, times + h))
+    velocity = (after.position - before.position) / (2 * h)
+    acceleration = (after.velocity - before.velocity) / (2 * h)
     np.testing.assert_allclose(found.velocity, velocity, atol=2e-3)
     np.testing.assert_allclose(found.acceleration, acceleration, atol=2e-3)
 
@@ -202,10 +206,11 @@ def test_the_inner_loop_follows_rates():
 
     body = hovering(jnp.zeros(3), P)
     _, (rates, bound) = jax.jit(lambda b: jax.lax.scan(step, (b, start_loop(b.rates)), None, length=200))(body)
+    rates = np.asarray(rates)
     np.testing.assert_allclose(rates[100], [2.0, -1.0, 0.5], atol=0.25)
     np.testing.assert_allclose(rates[-1], [2.0, -1.0, 0.5], atol=0.12)
-    assert np.asarray(rates)[:, 0].max() < 2.8
-    assert not bound[-1]
+    assert rates[:, 0].max() < 2.8
+    assert not np.asarray(bound)[-1]
 
 
 def test_the_force_filter_finds_a_force_and_knows_its_error():
@@ -232,7 +237,7 @@ def test_the_force_filter_finds_a_force_and_knows_its_error():
 
 
 def test_parameters_are_drawn_within_their_spread():
-    drawn = jax.vmap(lambda k: draw_parameters(k, P))(jax.random.split(jax.random.key(0), 200))
+    drawn = jax.jit(jax.vmap(lambda k: draw_parameters(k, P)))(jax.random.split(jax.random.key(0), 200))
     ratio = np.asarray(drawn.drag_x) / P.drag_x
     assert 0.5 <= ratio.min() < 0.6
     assert 1.7 < ratio.max() <= 2.0

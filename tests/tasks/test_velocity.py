@@ -142,7 +142,7 @@ def test_bad_options_are_refused():
 
 def test_ids_follow_the_table_and_pass_both_checkers():
     register_all()
-    assert [name for name, _ in HOST_IDS.values()] == [f"{body}-velocity" for body in BODIES]
+    assert [name for name, _ in HOST_IDS.values() if "velocity" in name] == [f"{body}-velocity" for body in BODIES]
     env = gym.make("awavo/HopperVelocity-v0", rules="v5")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*Box observation space m.*infinity")

@@ -13,6 +13,8 @@ mujoco = pytest.importorskip("mujoco")
 from awavo.tasks.goal.walker_model import JOINTS, load_walker, walker_xml  # noqa: E402
 from awavo.tasks.mujoco_host import load_mujoco  # noqa: E402
 
+WALKERS = {"num_envs": 4, "horizon": 160}  # of all tests but those of gaits: one compiled program
+
 
 @pytest.fixture(scope="module")
 def model():
@@ -37,13 +39,13 @@ def test_numbers_of_the_model(model):
 
 @pytest.fixture(scope="module")
 def walked():
-    """Observations and results of 60 steps of three walkers with episodes of 40 steps, and MuJoCo's own data."""
-    env = make_host_task("walker", num_envs=3, horizon=40, threads=2)
+    """Observations and results of 170 steps of four walkers with episodes of 160 steps, and MuJoCo's own data."""
+    env = make_host_task("walker", **WALKERS, threads=2)
     rng = np.random.default_rng(0)
     rows = [env.reset(0)]
     outs = []
-    for _ in range(60):
-        outs.append(env.step(rng.uniform(-1, 1, (3, 10)).astype(np.float32)))
+    for _ in range(170):
+        outs.append(env.step(rng.uniform(-1, 1, (4, 10)).astype(np.float32)))
         rows.append(outs[-1].obs)
     yield env, np.array(rows), outs
     env.close()
@@ -51,10 +53,10 @@ def walked():
 
 def test_host_task(walked):
     _, rows, outs = walked
-    assert rows.shape == (61, 3, 62)
+    assert rows.shape == (171, 4, 62)
     ends = np.array([o.truncated for o in outs])
-    assert ends[39].all()
-    assert ends.sum() == 3
+    assert ends[159].all()
+    assert ends.sum() == 4
     compasses = np.linalg.norm(rows[:, :, 3:5], axis=-1)
     np.testing.assert_allclose(compasses, 1, atol=3e-3)
     sines, cosines = rows[:, :, 24:44:2], rows[:, :, 25:44:2]
@@ -62,8 +64,8 @@ def test_host_task(walked):
     np.testing.assert_allclose(np.linalg.norm(rows[:, :, 54:57], axis=-1), 0.5, atol=1e-5)
     assert (np.abs(rows[1:, :, 44:54]) > 0).any()
     assert np.abs(rows[0, 0, 24:44:2]).max() == 0
-    np.testing.assert_array_equal(outs[39].obs[:, 24:44:2], 0)
-    assert np.abs(outs[39].final_obs[:, 24:44:2]).max() > 0.01
+    np.testing.assert_array_equal(outs[159].obs[:, 24:44:2], 0)
+    assert np.abs(outs[159].final_obs[:, 24:44:2]).max() > 0.01
 
 
 def test_the_torso_moves_as_the_base_joints_say(model):
@@ -89,7 +91,7 @@ def test_steps_are_those_of_plain_mujoco_with_every_collision_searched_for():
     xml = re.sub(r'(geom name="\w+_foot"[^/]*)/>', r'\1 friction="2 .1 .1"/>', xml)
     searched = mujoco.MjModel.from_xml_string(xml)
     data = mujoco.MjData(searched)
-    env = make_host_task("walker", num_envs=4, threads=1)
+    env = make_host_task("walker", **WALKERS, threads=1)
     env.reset(0)
     touched = set()
     for action in np.random.default_rng(0).uniform(-1, 1, (150, 4, 10)).astype(np.float32):
@@ -105,7 +107,7 @@ def test_steps_are_those_of_plain_mujoco_with_every_collision_searched_for():
 
 
 def test_physics_that_diverges_ends_the_episode():
-    env = make_host_task("walker", num_envs=4, threads=1)
+    env = make_host_task("walker", **WALKERS, threads=1)
     env.reset(0)
     env._backend._datas[1].qvel[4] = np.nan
     out = env.step(np.zeros((4, 10), np.float32))
@@ -118,7 +120,7 @@ def test_physics_that_diverges_ends_the_episode():
 
 def test_sensors_that_are_no_numbers_end_the_episode():
     """The last solve of a step is read before MuJoCo checks it: a run of ten seeds died of one such number."""
-    env = make_host_task("walker", num_envs=2, threads=1)
+    env = make_host_task("walker", **WALKERS, threads=1)
     env.reset(0)
     walk = env._backend._walk
 
@@ -128,8 +130,8 @@ def test_sensors_that_are_no_numbers_end_the_episode():
             data.sensordata[0] = np.inf
 
     env._backend._threads._step = spoil
-    out = env.step(np.zeros((2, 10), np.float32))
-    assert out.terminated.tolist() == [False, True]
+    out = env.step(np.zeros((4, 10), np.float32))
+    assert out.terminated.tolist() == [False, True, False, False]
     np.testing.assert_allclose([out.reward[1], out.costs[1, 0]], [-10, 1])
     assert np.isfinite(out.final_obs).all()
     env.close()
@@ -138,7 +140,7 @@ def test_sensors_that_are_no_numbers_end_the_episode():
 def test_threads_change_nothing():
     seen = []
     for threads in (1, 3):
-        env = make_host_task("walker", num_envs=4, threads=threads)
+        env = make_host_task("walker", **WALKERS, threads=threads)
         env.reset(5)
         rng = np.random.default_rng(1)
         seen.append(np.array([env.step(rng.uniform(-1, 1, (4, 10)).astype(np.float32)).obs for _ in range(5)]))
@@ -184,7 +186,7 @@ def test_mjx_agrees_with_c_mujoco_without_contacts():
 def test_bad_input():
     with pytest.raises(InputError, match="num_envs=0"):
         make_host_task("walker", num_envs=0)
-    env = make_host_task("walker", num_envs=4, threads=1)
+    env = make_host_task("walker", **WALKERS, threads=1)
     env.reset(0)
     with pytest.raises(InputError, match="expected finite floats"):
         env.step(np.full((4, 10), np.nan, np.float32))
@@ -205,29 +207,29 @@ def gaits(num_envs: int, seed: int = 0) -> np.ndarray:
 
 
 def test_a_gait_moves_the_joints_in_antiphase_and_shows_its_clock():
-    env = make_host_task("walker", num_envs=2, threads=1, gait_hz=2.0, horizon=30)
+    env = make_host_task("walker", **WALKERS, threads=1, gait_hz=2.0)
     assert (env.spec.obs_dim, env.spec.action_space.dim) == (64, 20)
     first = env.reset(0)
-    np.testing.assert_allclose(first[:, -2:], [[0, 1]] * 2)
-    swing = np.zeros((2, 20), np.float32)
+    np.testing.assert_allclose(first[:, -2:], [[0, 1]] * 4)
+    swing = np.zeros((4, 20), np.float32)
     swing[:, [12, 17]] = 1.0  # both hip_y
     seen = []
-    for t in range(1, 31):
+    for t in range(1, 161):
         out = env.step(swing)
         angle = 2 * np.pi * 2.0 * 0.05 * t
-        np.testing.assert_allclose(out.final_obs[:, -2:], [[np.sin(angle), np.cos(angle)]] * 2, atol=1e-5)
+        np.testing.assert_allclose(out.final_obs[:, -2:], [[np.sin(angle), np.cos(angle)]] * 4, atol=1e-5)
         seen.append(out.final_obs[0, [24 + 4, 24 + 14]])
-    np.testing.assert_allclose(out.obs[:, -2:], [[0, 1]] * 2)
-    assert np.corrcoef(np.array(seen)[5:].T)[0, 1] < -0.5
+    np.testing.assert_allclose(out.obs[:, -2:], [[0, 1]] * 4)
+    assert np.corrcoef(np.array(seen)[5:30].T)[0, 1] < -0.5
     env.close()
 
 
 def test_random_gaits_walk_where_random_torques_tremble():
     def speed(**options):
-        env = make_host_task("walker", num_envs=12, threads=1, **options)
+        env = make_host_task("walker", **WALKERS, threads=1, **options)
         env.reset(1)
-        rng, gait = np.random.default_rng(0), gaits(12)
-        torques = lambda: rng.uniform(-1, 1, (12, 10)).astype(np.float32)  # noqa: E731
+        rng, gait = np.random.default_rng(0), gaits(4)
+        torques = lambda: rng.uniform(-1, 1, (4, 10)).astype(np.float32)  # noqa: E731
         seen = [env.step(gait if options else torques()).obs[:, 59:61] for _ in range(60)]
         env.close()
         return np.linalg.norm(np.mean(seen[20:], 0), axis=-1).mean()

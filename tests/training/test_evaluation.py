@@ -17,12 +17,12 @@ from awavo.training.loop import chunk_fn
 from awavo.types import Algorithm
 
 
-def lean(obs):
-    """Push the way the pole leans: falls after some time, with costs on the way."""
-    return (obs[:, 2] > 0).astype(np.int32)
+def push(obs):
+    """Push to the right until the pole falls, long before the time is over, with costs on the way."""
+    return (obs[:, 2] > -9).astype(np.int32)
 
 
-SCRIPT = Algorithm(lambda key: (), lambda key, state, obs, greedy: (lean(obs), ()), lambda *a: a)
+SCRIPT = Algorithm(lambda key: (), lambda key, state, obs, greedy: (push(obs), ()), lambda *a: a)
 
 
 def test_functional_and_host_evaluation_agree_with_plain_gymnasium():
@@ -30,14 +30,14 @@ def test_functional_and_host_evaluation_agree_with_plain_gymnasium():
     env = make_task("cartpole", horizon=horizon)
     ours = jax.jit(evaluate_env(env, SCRIPT, episodes, True))(jax.random.key(0), ())
     host = host_env("awavo/CartPole-v0", num_envs=8, env_options={"horizon": horizon})
-    hosted = evaluate_host(host, lambda key, obs, memory: (lean(obs), memory), (), episodes, seed=3)
+    hosted = evaluate_host(host, lambda key, obs, memory: (push(obs), memory), (), episodes, seed=3)
     plain = gym.make("awavo/CartPole-v0", horizon=horizon)
     totals = []
     for episode in range(episodes):
         obs, _ = plain.reset(seed=episode)
         total, over = np.zeros(3), False
         while not over:
-            obs, reward, terminated, truncated, info = plain.step(int(lean(obs[None])[0]))
+            obs, reward, terminated, truncated, info = plain.step(int(push(obs[None])[0]))
             total += [reward, *info["costs"]]
             over = terminated or truncated
         totals.append(total)
@@ -45,7 +45,7 @@ def test_functional_and_host_evaluation_agree_with_plain_gymnasium():
     for result in (ours, hosted):
         got = [np.mean(result.returns), *np.mean(result.costs, 0)]
         assert np.all(np.abs(got - expected) <= 5 * spread + 0.02)
-    assert float(ours.returns.max()) <= horizon
+    assert np.max(ours.returns) < horizon / 2
 
 
 def test_only_the_first_episode_counts():
@@ -121,7 +121,7 @@ def test_no_decision_is_made_once_every_episode_has_ended():
 
     def act(key, state, obs, greedy):
         jax.debug.callback(lambda: calls.append(1))
-        return lean(obs), ()
+        return push(obs), ()
 
     totals = jax.jit(evaluate_env(env, SCRIPT._replace(act=act), 4, True))(jax.random.key(0), ())
     jax.effects_barrier()

@@ -14,20 +14,22 @@ import pytest
 from awavo.cli.main import main
 from awavo.training.checkpoint import latest_checkpoint
 
-SETTINGS = ("num_envs=4", "rollout_length=16", "num_updates=4", "hidden=16", "num_quantiles=4", "batch_size=16")
-OPTIONS = ["--steps", "6400", "--seeds", "2", "--checkpoint-seconds", "0"]
+SETTINGS = ("num_envs=4", "rollout_length=16", "hidden=8", "window=4")
+STEPS = 12_800
+OPTIONS = ["--algo", "crpo", "--steps", str(STEPS), "--seeds", "2"]
 OPTIONS += [word for setting in SETTINGS for word in ("--option", setting)]
+OFTEN = ["--checkpoint-seconds", "0"]
 
 
 def command(out):
-    return [sys.executable, "-m", "awavo.cli", "train", "cartpole", *OPTIONS, "--out", str(out), "--json"]
+    return [sys.executable, "-m", "awavo.cli", "train", "cartpole", *OPTIONS, *OFTEN, "--out", str(out), "--json"]
 
 
 def arrays(out):
     found, refused = latest_checkpoint(out / "checkpoints")
     assert found is not None
     assert not refused
-    assert found.env_steps == 6400
+    assert found.env_steps == STEPS
     return found.arrays
 
 
@@ -43,7 +45,7 @@ def same(a, b):
 def started(out):
     """A process that trains in `out`, once it has written the next checkpoint."""
     before = set((out / "checkpoints").glob("step-*"))
-    process = subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(command(out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not set((out / "checkpoints").glob("step-*")) - before and process.poll() is None:
         time.sleep(0.05)
     return process
@@ -59,10 +61,10 @@ def killed(out, delay):
 
 
 def stopped(out, number):
-    """Start or resume, send the signal after the next checkpoint, and return where the run says it stopped."""
+    """Start or resume, send the signal after the next checkpoint; where the run says it stopped, and its complaints."""
     process = started(out)
     process.send_signal(number)
-    text, _ = process.communicate(timeout=300)
+    text, complaints = process.communicate(timeout=300)
     summary = json.loads(text.strip().splitlines()[-1])
     if summary["finished"]:
         pytest.skip("the run ended before the signal came")
@@ -70,29 +72,27 @@ def stopped(out, number):
     found, _ = latest_checkpoint(out / "checkpoints")
     assert found is not None
     assert found.env_steps == summary["env_steps"]
-    return summary["env_steps"]
+    return summary["env_steps"], complaints
 
 
 def damage_newest(out):
     newest = sorted((out / "checkpoints").glob("step-*"))[-1]
     data = bytearray(newest.read_bytes())
-    data[len(data) // 2] ^= 4
+    data[-8] ^= 4  # of the last array: the header before them is long
     newest.write_bytes(data)
 
 
 @pytest.mark.slow
 def test_killed_at_random_moments_stopped_and_damaged_a_run_ends_the_same(straight, tmp_path):
     """After every breach the same command takes up the last whole checkpoint."""
-    out, rng = tmp_path / "run", random.Random(0)
-    reached = [
-        killed(out, rng.uniform(0.0, 0.4)),
-        stopped(out, signal.SIGINT),
-        stopped(out, signal.SIGTERM),
-    ]
-    assert reached == sorted(set(reached))
+    out = tmp_path / "run"
+    assert killed(out, random.Random(0).uniform(0.0, 0.4)) > 0
     damage_newest(out)
-    done = subprocess.run(command(out), check=True, capture_output=True, text=True)
-    assert "checksum" in done.stderr
+    second, complaints = stopped(out, signal.SIGTERM)
+    assert "checksum" in complaints
+    third, _ = stopped(out, signal.SIGINT)
+    assert second < third
+    assert main(["train", "cartpole", *OPTIONS, "--out", str(out)]) == 0
     assert same(arrays(straight), arrays(out))
 
 
@@ -101,9 +101,9 @@ def test_the_tables_hold_every_step_once(straight):
 
     metrics = pl.read_parquet(straight / "metrics.parquet")
     for seed in (0, 1):
-        assert metrics.filter(pl.col("seed") == seed)["env_steps"].to_list() == list(range(64, 6401, 64))
+        assert metrics.filter(pl.col("seed") == seed)["env_steps"].to_list() == list(range(64, STEPS + 1, 64))
     episodes = pl.read_parquet(straight / "episodes.parquet")
-    assert episodes["length"].sum() <= 2 * 6400
+    assert episodes["length"].sum() <= 2 * STEPS
     assert (episodes["return"] == episodes["length"]).all()
     assert os.path.getsize(straight / "episodes.parquet") > 0
 

@@ -104,15 +104,14 @@ def test_rollout_counts_undiscounted_totals_and_keeps_the_last_observation():
     env = make_task("cartpole")
     worker = start_envs(jax.random.key(0), env, 3)
     worker, rollout = jax.jit(lambda w: collect(jax.random.key(1), env, scripted(1), (), w, 40))(worker)
+    rollout = jax.device_get(rollout)
     done = np.asarray(rollout.done)
     assert done.any()
     for e in range(3):
         start = 0
         for t in np.flatnonzero(done[:, e]):
             assert float(rollout.episode_return[t, e]) == t + 1 - start
-            np.testing.assert_allclose(
-                rollout.episode_costs[t, e], np.asarray(rollout.costs[start : t + 1, e]).sum(0), rtol=1e-6
-            )
+            np.testing.assert_allclose(rollout.episode_costs[t, e], rollout.costs[start : t + 1, e].sum(0), rtol=1e-6)
             assert int(rollout.episode_length[t, e]) == t + 1 - start
             start = t + 1
     fell = np.asarray(rollout.terminated)

@@ -20,6 +20,7 @@ from awavo.transport import (
     orthogonal_slices,
     root,
     sliced_displacement,
+    sliced_gradient,
     sliced_wasserstein,
     unit_slices,
 )
@@ -46,10 +47,12 @@ def test_parity_with_pot_and_ott_on_the_same_slices(rng, sizes, weighted):
     assert float(by_numpy) == pytest.approx(float(pot), rel=1e-10)
     with jax.enable_x64(True):
         got = jax.jit(lambda x, y: sliced_wasserstein(x, y, slices=slices, x_weights=a, y_weights=b))(x, y)
-        arrays = jax.tree.map(jnp.asarray, (x, y, a, b))
-        oracle, _ = sliced.sliced_wasserstein(
-            *arrays, cost_fn=costs.SqEuclidean(), proj_fn=lambda points: points @ slices.T
+        theirs = jax.jit(
+            lambda *given: sliced.sliced_wasserstein(
+                *given, cost_fn=costs.SqEuclidean(), proj_fn=lambda points: points @ slices.T
+            )[0]
         )
+        oracle = theirs(x, y, a, b)
     assert float(got) == pytest.approx(float(pot), rel=1e-10)
     assert float(got) == pytest.approx(float(oracle), rel=1e-10)
     x, y = x.astype(np.float32), y.astype(np.float32)
@@ -85,40 +88,42 @@ def test_estimate_through_jit_vmap_and_grad(rng, key):
     assert isinstance(found, Estimate)
     assert found.method == "power 2, orthogonal slices, 95% t interval over 8 blocks of slices"
     assert found.value.shape == found.low.shape == (3,)
-    assert bool(jnp.all((found.low <= found.value) & (found.value <= found.high)))
+    low, value, high = (np.asarray(v) for v in (found.low, found.value, found.high))
+    assert np.all((low <= value) & (value <= high))
     assert gradient.shape == (3, *x.shape)
     plain = estimate(x, keys[1])[1]
     assert plain.count == 8
-    np.testing.assert_allclose(found.value[1], plain.value, rtol=1e-5)
-    np.testing.assert_allclose(found.high[1], plain.high, rtol=1e-4)
+    np.testing.assert_allclose(value[1], plain.value, rtol=1e-5)
+    np.testing.assert_allclose(high[1], plain.high, rtol=1e-4)
 
 
 @pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
 def test_batches_of_each_defining_function(rng, defining):
-    x, y = (jnp.asarray(rng.standard_normal((3, 7, 2)), jnp.float32) for _ in range(2))
-    slices = unit_slices(jnp.asarray(rng.standard_normal((5, defining.num_coefficients(2))), jnp.float32))
+    x, y = (rng.standard_normal((3, 7, 2)).astype(np.float32) for _ in range(2))
+    slices = rng.standard_normal((5, defining.num_coefficients(2))).astype(np.float32)
+    slices /= np.linalg.norm(slices, axis=1, keepdims=True)
 
     def distance(x, y):
         return generalized_sliced_wasserstein(x, y, slices=slices, defining=defining).value
 
     values, gradients = jax.jit(jax.vmap(jax.value_and_grad(distance)))(x, y)
-    np.testing.assert_allclose(values[1], distance(x[1], y[1]), rtol=1e-4)
-    assert bool(jnp.all(jnp.isfinite(gradients)))
+    np.testing.assert_allclose(np.asarray(values)[1], distance(x[1], y[1]), rtol=1e-4)
+    assert np.all(np.isfinite(gradients))
 
 
 @pytest.mark.parametrize("defining", DEFINING, ids=lambda d: type(d).__name__)
 def test_gradient_of_each_defining_function(rng, defining, x64):
     x, y, *_ = problem(rng, 6, 5, 3)
-    x = jnp.asarray(x)
-    slices = unit_slices(rng.standard_normal((4, defining.num_coefficients(3))))
+    slices = rng.standard_normal((4, defining.num_coefficients(3)))
+    slices /= np.linalg.norm(slices, axis=1, keepdims=True)
     direction = rng.standard_normal(x.shape)
 
     @jax.jit
     def distance(x):
         return sliced_wasserstein(x, y, slices=slices, defining=defining).value
 
-    expected = (distance(x + 1e-6 * direction) - distance(x - 1e-6 * direction)) / 2e-6
-    assert float(jnp.vdot(jax.jit(jax.grad(distance))(x), direction)) == pytest.approx(float(expected), rel=1e-5)
+    expected = (float(distance(x + 1e-6 * direction)) - float(distance(x - 1e-6 * direction))) / 2e-6
+    assert np.vdot(jax.jit(jax.grad(distance))(x), direction) == pytest.approx(expected, rel=1e-5)
 
 
 def test_control_variate_with_weights_and_gradient(rng, key):
@@ -130,10 +135,9 @@ def test_control_variate_with_weights_and_gradient(rng, key):
         return sliced_wasserstein(x, y, key=key, num_slices=120, control_variate=True, **weights).value
 
     value, gradient = jax.jit(jax.value_and_grad(controlled))(x)
-    many = many_slices(4, 2000)
-    truth, slope = jax.jit(jax.value_and_grad(lambda x: sliced_wasserstein(x, y, slices=many, **weights).value))(x)
-    assert float(value) == pytest.approx(float(truth), rel=0.02)
-    np.testing.assert_allclose(gradient, slope, atol=0.01)
+    truth = sliced_gradient(np.asarray(x), y, slices=many_slices(4, 2000), **weights)  # by NumPy
+    assert float(value) == pytest.approx(float(truth.value), rel=0.02)
+    np.testing.assert_allclose(gradient, truth.x, atol=0.01)
 
 
 def test_adaptive_is_the_generalised_distance_on_unit_slices(rng):
@@ -146,18 +150,19 @@ def test_adaptive_is_the_generalised_distance_on_unit_slices(rng):
 
 def test_adaptive_slices_get_no_gradient_unless_asked(rng):
     x, y, *_ = problem(rng, dim=2)
-    slices = jnp.asarray(rng.standard_normal((3, 4)), jnp.float32)
+    slices = rng.standard_normal((3, 4)).astype(np.float32)
     held = jax.jit(jax.grad(lambda s: adaptive_gswd(x, y, s)))(slices)
     np.testing.assert_array_equal(held, np.zeros_like(slices))
     learned = jax.jit(jax.grad(lambda s: adaptive_gswd(x, y, s, learn_slices=True)))(slices)
-    assert float(jnp.max(jnp.abs(learned))) > 0
-    np.testing.assert_allclose(jnp.sum(learned * slices, axis=1), np.zeros(3), atol=1e-3)
+    learned = np.asarray(learned)
+    assert np.max(np.abs(learned)) > 0
+    np.testing.assert_allclose(np.sum(learned * slices, axis=1), np.zeros(3), atol=1e-3)
 
 
 def test_adaptive_over_states(rng):
     x, y, *_ = problem(rng, dim=2)
-    slices = jnp.asarray(rng.standard_normal((6, 3, 4)), jnp.float32)
-    values = jax.jit(jax.vmap(lambda s: adaptive_gswd(x, y, s)))(slices)
+    slices = rng.standard_normal((6, 3, 4)).astype(np.float32)
+    values = np.asarray(jax.jit(jax.vmap(lambda s: adaptive_gswd(x, y, s)))(slices))
     assert values.shape == (6,)
     assert float(values[2]) == pytest.approx(float(adaptive_gswd(x, y, slices[2])), rel=1e-5)
 
@@ -183,10 +188,10 @@ def test_minimising_over_slices_blinds_them_but_ascent_does_not(rng):
     def value(s):
         return adaptive_gswd(x, y, s, defining=Linear(), learn_slices=True)
 
-    step = jax.jit(jax.grad(value))
-    down = up = slices
+    step, value = jax.jit(jax.grad(value)), jax.jit(value)
+    down = up = np.asarray(slices)
     for _ in range(100):
-        down, up = down - 0.3 * step(down), up + 0.3 * step(up)
+        down, up = down - 0.3 * np.asarray(step(down)), up + 0.3 * np.asarray(step(up))
     assert float(value(down)) < 0.01 < 0.99 < float(value(up))
 
 
@@ -214,12 +219,12 @@ def test_displacement_leaves_weightless_points(key):
     x = np.array([[0.0, 0.0], [1.0, 1.0]])
     slices = orthogonal_slices(key, 2, 2)
     moved = jax.jit(lambda x: sliced_displacement(x, x + 1, slices, x_weights=np.array([1.0, 0.0])))(x)
-    np.testing.assert_array_equal(moved[1], np.zeros(2))
-    assert bool(jnp.all(jnp.isfinite(moved)))
+    np.testing.assert_array_equal(np.asarray(moved)[1], np.zeros(2))
+    assert np.all(np.isfinite(moved))
 
 
 def test_gradient_of_the_root_at_equal_clouds(rng, key):
-    x = jnp.asarray(rng.standard_normal((10, 3)), jnp.float32)
+    x = rng.standard_normal((10, 3)).astype(np.float32)
     slices = iid_slices(key, 6, 3)
     gradient = jax.jit(jax.grad(lambda x, y: root(sliced_wasserstein(x, y, slices=slices), 2).value))(x, x)
     np.testing.assert_array_equal(gradient, np.zeros_like(x))

@@ -57,6 +57,7 @@ COMMANDS = {
     "watch": ("watch:Watch", "Show a live page of a training while it runs: curves, limits, speed, the latest video."),
     "list": ("list_names:ListNames", "List tasks and algorithms."),
     "check-env": ("check_env:CheckEnv", "Check an environment and say what is wrong and how to mend it."),
+    "bridge": ("bridge:Bridge", "Make an interpreter ready for environments that cannot be installed beside jax."),
     "doctor": ("doctor:Doctor", "Show versions, device, folders, and whether what is needed works."),
 }
 

@@ -77,7 +77,7 @@ class Train:
         from awavo.runs.budget import default_budget, guess_time
         from awavo.runs.progress import follow
 
-        usual = default_budget(self.algo, jax.default_backend())
+        usual = default_budget(self.algo, jax.default_backend(), self.task)
         config = dataclasses.replace(
             config,
             steps=usual.steps if self.steps is None else config.steps,

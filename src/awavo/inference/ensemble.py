@@ -142,6 +142,8 @@ def ensemble(
     inputs = dim + action_dim
     shapes = ((inputs, 2 * dim), (inputs + dim, 2 + num_costs))
     optimizer = optax.adamw(learning_rate, weight_decay=weight_decay)
+    # Of costs not met yet: what may be spent of each in a step.
+    units = jnp.asarray([1.0, *(limit / spec.horizon if limit > 0 else 1.0 for limit in spec.cost_limits)])
 
     def draw(key: Array, hidden: Sequence[int], activation: str, output_scale: float) -> Pair:
         def one(key: Array, shape: tuple[int, int]) -> MLP:
@@ -194,7 +196,8 @@ def ensemble(
         moved = jnp.clip(standardize(model.change_stats, batch.next_obs - batch.obs), -MAX_CHANGE, MAX_CHANGE)
         surprise = 0.5 * jnp.sum((moved - mean) ** 2 * jnp.exp(-log_variance) + log_variance, -1)
         out = signals_and_end(nets, priors, model, batch.obs, batch.action, batch.next_obs)
-        signals = standardize(model.signal_stats, jnp.concatenate([batch.reward[..., None], batch.costs], -1))
+        shift, scale = signal_spread(model.signal_stats, units)
+        signals = (jnp.concatenate([batch.reward[..., None], batch.costs], -1) - shift) / scale
         misfit = jnp.sum((out[..., :-1] - signals) ** 2, -1)
         ending = optax.sigmoid_binary_cross_entropy(out[..., -1], batch.terminated.astype(jnp.float32))
         return jnp.mean(batch.weight * (surprise + misfit + ending))
@@ -213,7 +216,7 @@ def ensemble(
     def outcomes(model: Ensemble, obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array]:
         every = jax.vmap(signals_and_end, (0, 0, None, 0, None, 0))
         out = every(model.nets, model.priors, model, obs, action, next_obs)
-        shift, scale = spread(model.signal_stats)
+        shift, scale = signal_spread(model.signal_stats, units)
         signals = shift + scale * out[..., :-1]
         return signals[..., 0], signals[..., 1:], jax.nn.sigmoid(out[..., -1])
 
@@ -246,6 +249,19 @@ def spread(stats: RunningStatistics) -> tuple[Float[Array, " n"], Float[Array, "
     count, mean, squares = stats
     variance = squares / jnp.maximum(count, 1.0)
     return mean, jnp.where(variance > 1e-12, jnp.sqrt(jnp.maximum(variance, 1e-12)), 1.0)
+
+
+def signal_spread(stats: RunningStatistics, units: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Mean and standard deviation of rewards and costs, whatever they are measured in.
+
+    Where nothing ever varied, the size of the mean: a reward that is the same at every step has no spread, but an error
+    of 0.05 is small beside 1 and not beside 0.001. `units` where nothing but 0 was seen.
+    """
+    count, mean, squares = stats
+    variance = squares / jnp.maximum(count, 1.0)
+    size = jnp.where(mean != 0, jnp.abs(mean), units)
+    varied = variance > 1e-12 * size**2
+    return mean, jnp.where(varied, jnp.sqrt(jnp.where(varied, variance, 1.0)), size)
 
 
 def standardize(stats: RunningStatistics, values: Float[Array, "... n"]) -> Float[Array, "... n"]:

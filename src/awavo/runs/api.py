@@ -19,7 +19,7 @@ from awavo.interruption import stop_flag
 from awavo.provenance import command_line
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.store import RunData, load_run, read_config, write_sealed
-from awavo.runs.budget import guess_time
+from awavo.runs.budget import default_episodes, guess_time
 from awavo.runs.certify import certify_run, recheck_run, require_certified_operator
 from awavo.runs.configure import OwnEnv, configure
 from awavo.runs.evaluate import EVALUATION_SEED, Evaluator
@@ -219,7 +219,7 @@ class Run:
             action = self._act(key, state, batch, greedy)[0]
         return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
 
-    def evaluate(self, episodes: int = 100, **options: Any) -> dict[str, Any]:
+    def evaluate(self, episodes: int | None = None, **options: Any) -> dict[str, Any]:
         """Evaluate every seed (options as for `awavo.evaluate`); write and return evaluation.json."""
         require_writable(self.path, READ_ONLY)
         result = evaluate(self, episodes, **options)
@@ -260,13 +260,18 @@ class Run:
 
 
 def evaluate(
-    run: Run, episodes: int = 100, *, seed: int = EVALUATION_SEED, planner: bool = True, rule: LimitRule = STRICT
+    run: Run,
+    episodes: int | None = None,
+    *,
+    seed: int = EVALUATION_SEED,
+    planner: bool = True,
+    rule: LimitRule = STRICT,
 ) -> dict[str, Any]:
     """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
 
     Args:
         run: A run from `load` or `train`.
-        episodes: Fresh episodes of each seed and policy.
+        episodes: Fresh episodes of each seed and policy (default: 100, behind a bridge 10).
         seed: Seed of the episodes.
         planner: False lets an algorithm that plans act with its actor alone.
         rule: What "within limits" means.
@@ -274,6 +279,7 @@ def evaluate(
     Returns:
         The content of evaluation.json: an entry for the greedy and one for the stochastic policy (docs/metrics.md).
     """
+    episodes = default_episodes(run.config.task) if episodes is None else episodes
     with doing("evaluating", 2 * episodes * len(run.seeds), "episodes") as work:
         evaluator = Evaluator(run.problem, run.seeds, episodes, planner=planner, on_played=work.advance)
         if planner:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from awavo.config import TrainConfig
 from awavo.runs.progress import time_text
 
-__all__ = ["Budget", "default_budget", "guess_time"]
+__all__ = ["Budget", "default_budget", "default_episodes", "guess_time"]
 
+BRIDGE = "bridge:"
 PLANNING, OFF_POLICY = ("awavo", "paets"), ("sac-lagrangian", "cal")
 # Seconds to compile with an empty cache, and environment steps a second of all seeds together on two CPU cores: of
 # CartPole (each core did 77 with AWaVO, 3,700 with ORPO-DR, which stands for all others), of Pendulum and Navigation
@@ -29,16 +30,28 @@ class Budget(NamedTuple):
     seeds: int
 
 
-def default_budget(algo: str, platform: str) -> Budget:
-    """The budget of an algorithm on a `cpu` or on an accelerator."""
+def default_budget(algo: str, platform: str, task: str = "") -> Budget:
+    """The budget of an algorithm on a `cpu` or on an accelerator; every environment behind a bridge is a process."""
+    if task.startswith(BRIDGE):
+        return Budget(20_000, 1)
     if platform == "cpu" and algo in PLANNING + OFF_POLICY:
         return Budget(20_000, 2)
     return Budget(20_000 if algo in PLANNING else 200_000, 10)
 
 
+def default_episodes(task: str) -> int:
+    """Episodes of an evaluation where nobody says; behind a bridge, 100 would take hours."""
+    return 10 if task.startswith(BRIDGE) else 100
+
+
 def guess_time(config: TrainConfig, platform: str) -> str:
     """One line on how long a training may take, before anything is compiled; measured figures follow it."""
     what = f"{config.steps:,} steps of {config.seeds} {'seeds' if config.seeds > 1 else 'seed'} with {config.algo}"
+    if config.task.startswith(BRIDGE):
+        copies = config.seeds * int(config.algo_options.get("num_envs", 1))
+        what += (
+            f" in {copies} processes of the other interpreter (Safety-Gymnasium: 0.4 GB each, 300 steps a CPU second)"
+        )
     if platform != "cpu":
         return f"{what}; how long that takes here is measured once it has compiled"
     compile_s, speed = MEASURED.get(config.algo, OTHERS)

@@ -54,7 +54,7 @@ def configure(
             raise UnknownNameError(
                 f"neither a run nor algorithm '{algo}' has an option '{name}'.{did_you_mean(name, own | settings)}"
             )
-    usual = default_budget(algo, jax.default_backend())._asdict()
+    usual = default_budget(algo, jax.default_backend(), task if isinstance(task, str) else "")._asdict()
     run_options = {**usual, **{k: v for k, v in options.items() if k in own}}
     algo_options = {k: v for k, v in options.items() if k not in own}
     if isinstance(task, Env):

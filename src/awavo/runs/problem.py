@@ -175,9 +175,15 @@ def _host_factory(
     common |= dict(horizon=horizon, cost_names=[names] if isinstance(names, str) else names)
     if own is None and config.task.startswith(BRIDGE):
         from awavo.tasks.bridge import bridge_env
+        from awavo.tasks.bridge_install import installed_python
 
         if "python" not in options:
-            raise ConfigError("a bridged task needs the other interpreter: give the task option python=PATH.")
+            options["python"] = installed_python()
+        if options["python"] is None:
+            raise ConfigError(
+                "a bridged task needs the other interpreter: `awavo bridge install safety-gymnasium` makes one, or "
+                "give the task option python=PATH."
+            )
         front = {k: options.pop(k) for k in ("python", "module", "timeout", "path") if k in options}
         name = config.task.removeprefix(BRIDGE)
         return lambda count, **_: bridge_env(name, num_envs=count, **front, **common, env_options=options)

@@ -71,5 +71,5 @@ def navigation(*, cost_limits: Sequence[float] = (2.0,), horizon: int = 100, **p
         out = move(state, action, params, jax.random.normal(key, (2,)))
         return out.obs, out
 
-    physics = declare_physics(params, UNKNOWN, lambda obs, action, params: move(obs, action, params, jnp.zeros(2)))
-    return auto_reset(spec, params, reset, step, physics=physics)
+    own = declare_physics(params, UNKNOWN, lambda obs, action, params: move(obs, action, params, jnp.zeros(2)))
+    return auto_reset(spec, params, reset, step, physics=own)

@@ -25,6 +25,12 @@ HOST_IDS = {
     "awavo/AntVelocity-v0": ("ant-velocity", 1000),
     "awavo/SwimmerVelocity-v0": ("swimmer-velocity", 1000),
     "awavo/HumanoidVelocity-v0": ("humanoid-velocity", 1000),
+    **{
+        f"awavo/{agent}{arena}{level}-v0": (f"{agent}-{arena}{level}".lower(), 500 if arena == "Circle" else 1000)
+        for agent in ("Point", "Car")
+        for arena in ("Goal", "Button", "Push", "Circle")
+        for level in (1, 2)
+    },
 }
 
 

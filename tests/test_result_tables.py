@@ -1,0 +1,43 @@
+"""Every table of results in the README and beside it is what its command makes of the committed files."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def program(path: str):
+    """A program of benchmarks/, as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / "benchmarks" / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def between(marks: tuple[str, str]) -> str:
+    return README.partition(marks[0])[2].partition(marks[1])[0].strip()
+
+
+def test_the_learners_tables():
+    report = program("learner/report.py")
+    page, short = report.tables()
+    assert report.PAGE.read_text() == page
+    assert between(report.MARKS) == short.strip()
+
+
+def test_the_papers_comparison():
+    report = program("reproduce_report.py")
+    assert between(report.MARKS) == report.readme_table(report.RESULTS / "reproduce").strip()
+
+
+def test_every_row_of_the_learner_names_its_command_its_commit_and_seeds_that_were_not_tuned_on():
+    report = program("learner/report.py")
+    for name, *_ in report.ROWS:
+        found = json.loads((report.HERE / "results" / f"{name}.json").read_text())
+        assert re.fullmatch(r"[0-9a-f]{7,12}\+?", found["commit"])
+        assert "benchmarks/learner/measure.py" in found["command"]
+        assert not set(found["seeds"]) & set(range(100, 110))
+        assert all(len(row["returns"]) == len(row["costs"]) == len(found["seeds"]) for row in found["rows"])
