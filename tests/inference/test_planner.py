@@ -110,6 +110,17 @@ def test_costs_move_the_decision():
     assert float(bound.plan[:, 0].mean()) < float(free.plan[:, 0].mean()) - 0.2
 
 
+def test_the_spread_that_members_predict_enters_the_likelihood():
+    """Reward -x^2 of steps shaken by sigma: what is expected of step k falls by sigma^2 for each of k shakes."""
+    sigma, options = 0.3, dict(obs=(0.0,), gains=(1.0,) * 512, sharpness=0.01)
+    calm, shaken = (run(BOX, CONFIG, std=std, **options) for std in (0.0, sigma))
+    steps = np.arange(CONFIG.horizon)
+    expected = 0.01 * sigma**2 * np.sum(CONFIG.discount**steps * steps) / (0.1 * (HIGH - LOW))
+    fallen = calm.log_likelihood - shaken.log_likelihood
+    assert float(fallen.mean()) == pytest.approx(expected, rel=0.25)
+    assert float(fallen.std()) < expected  # the same shaking for all candidates
+
+
 def test_warm_start_carries_over(monkeypatch):
     """With no candidates but those of the posterior before, the next decision starts from the shifted plan."""
     spec = BOX._replace(action_space=Discrete(2))

@@ -3,7 +3,8 @@ r"""Inference at decision time: from an observation to a posterior over action s
 .. code-block:: text
 
     a  K sequences: from the actor inside the model, from the shifted posterior of the step before, from the prior
-    b  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end
+    b  R, G_i of each in every member: sum of gamma^k h over N steps while alive, and the critics at the end; members
+       of known physics follow draws of their spread, the same for all candidates
     c  log p(O | tau) = log sum_m w_m exp( w_r log p(O_r | R_m) + sum_i w_i log p(O_gi | G_im) )      over p_D(theta)
     d  nu = sum_k w_k delta(A_k),  w_k ~ p(O | tau_k)^(1/T),  T from the effective share of the candidates
     e  q <- a few steps of A-GSWD(q, nu) from the shifted posterior
@@ -34,14 +35,15 @@ __all__ = ["Decision", "PlanningModel", "ensemble_steps", "planner", "predicted_
 EFFECTIVE_SHARE = 0.04
 
 # Of a model of M members: one step, with what it says of it at once, and what N steps meant once all are known.
-Advance = Callable[[Array, Array], tuple[Array, PyTree]]
+Advance = Callable[[Array, Array, Array], tuple[Array, PyTree]]
 Outcomes = Callable[[PyTree, Array, Array, Array], tuple[Array, Array]]
 
 
 class PlanningModel(NamedTuple):
     """What a decision rests on, as functions of (batches of) raw observations `[..., d]`.
 
-    `advance(obs [M, K, d], action [K]) -> (next_obs, said)` moves M members with log-weights `log_weights` by one step;
+    `advance(obs [M, K, d], action [K], noise [M, 1, d]) -> (next_obs, said)` moves M members with log-weights
+    `log_weights` by one step; `noise` is standard normal, for members that follow draws of their spread;
     `outcomes(said, obs [N, M, K, d], action [N, K], next_obs) -> (signals [N, M, K, 1 + C], terminated)` are those of N
     steps; `policy(obs)` is an action distribution, `values(obs) -> [..., 1 + C]` are the critics' means under it;
     `log_optimality(signals)`.
@@ -72,7 +74,8 @@ def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, O
     """`advance` and `outcomes` of a learnt ensemble."""
     model = dynamics.fold(model)
 
-    def advance(obs, action):
+    def advance(obs, action, noise):
+        # Along its mean: what a network is not sure of while it learns is error more than chance (docs/inference.md).
         return dynamics.advance(model, obs, action)[0], ()
 
     def outcomes(said, obs, action, next_obs):
@@ -86,11 +89,17 @@ def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, O
 
 
 def predicted_steps(predict: Callable[[Array, Array], Prediction]) -> tuple[Advance, Outcomes]:
-    """`advance` and `outcomes` of a model that says everything at once, such as parametric physics."""
+    """`advance` and `outcomes` of a model that says everything at once, such as parametric physics.
 
-    def advance(obs, action):
+    Its members follow draws of the spread that it predicts.
+    """
+
+    def advance(obs, action, noise):
         guess = predict(obs, action)
-        return guess.next_obs, (jnp.concatenate([guess.reward[..., None], guess.costs], -1), guess.terminated)
+        return guess.next_obs + guess.std * noise, (
+            jnp.concatenate([guess.reward[..., None], guess.costs], -1),
+            guess.terminated,
+        )
 
     return advance, lambda said, obs, action, next_obs: said
 
@@ -107,15 +116,19 @@ def planner(spec: EnvSpec, config: PlanningConfig) -> Callable[[Array, PlanningM
         members = model.log_weights.shape[0]
         weights = jnp.exp(model.log_weights)
 
-        def advance(obs, prepared):
+        def advance(obs, drawn):
+            prepared, noise = drawn
             # The actor proposes in the members' mean state, the same action for all of them.
             policy = model.policy(jnp.einsum("m,mkd->kd", weights, obs[:, :num_actor]))
             action = distributions.propose(prepared, policy)
-            next_obs, said = model.advance(obs, distributions.execute(action))
+            next_obs, said = model.advance(obs, distributions.execute(action), noise)
             return next_obs, (obs, action, next_obs, said)
 
         start = jnp.broadcast_to(obs, (members, num, obs.shape[-1]))
-        last, (visited, actions, reached, said) = jax.lax.scan(advance, start, distributions.prepare(key, q))
+        # Members differ in what they are and in what befalls them; every candidate meets the same.
+        noise = jax.random.normal(jax.random.fold_in(key, 1), (horizon, members, 1, obs.shape[-1]))
+        drawn = (distributions.prepare(key, q), noise)
+        last, (visited, actions, reached, said) = jax.lax.scan(advance, start, drawn)
         signals, ended = model.outcomes(said, visited, distributions.execute(actions), reached)
         # A step counts in full where no step before it has ended the episode.
         alive = jnp.cumprod(1 - ended, 0)
