@@ -52,10 +52,10 @@ def push_model(spec, weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1), std=0.
     )
 
 
-def run(spec, config, obs=(1.5,), weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1)):
+def run(spec, config, obs=(1.5,), weights=(1.0, 0.0), sharpness=1.0, gains=(0.9, 1.1), std=0.0):
     """One decision in the model; whatever is weighed and wherever it begins, it is the same program."""
     return jax.device_get(
-        program(spec, config, gains)(KEY, np.float32(obs), np.float32(weights), np.float32(sharpness))
+        program(spec, config, gains)(KEY, np.float32(obs), np.float32(weights), np.float32(sharpness), np.float32(std))
     )
 
 
@@ -64,9 +64,9 @@ def program(spec, config, gains):
     decide = planner(spec, config)
 
     @jax.jit
-    def go(key, obs, weights, sharpness):
+    def go(key, obs, weights, sharpness, std):
         slices = jax.random.normal(jax.random.key(9), slice_shape(spec.action_space, config))
-        model = push_model(spec, weights, sharpness, gains)
+        model = push_model(spec, weights, sharpness, gains, std)
         return decide(key, model, obs, sequences(spec.action_space, config).start(), slices)
 
     return go
