@@ -117,7 +117,7 @@ def test_settings_of_old_records_are_read_and_others_refused():
     now = PlannerConfig(temperature=0.2, horizon=7)._asdict()
     old = {name: now[name] for name in names if name not in (*model, *new)} | {"model": {n: now[n] for n in model}}
     found = stored_planner(old)
-    assert found == PlannerConfig(temperature=0.2, horizon=7)._replace(max_rate=6.0)
+    assert found == PlannerConfig(temperature=0.2, horizon=7)._replace(max_rate=6.0, move="resampling")
     assert stored_planner(now) == PlannerConfig(**now)
     for wrong in ({"temperature": True}, {"move": 3}, {"wings": 2}, {"horizon": "x"}, {"model": 1}):
         with pytest.raises(ValueError, match=r"setting|move"):

@@ -33,7 +33,7 @@ class PlannerConfig(NamedTuple):
     brace_std: float = 0.8
     # The posterior.
     temperature: float = 0.05
-    move: str = "resampling"
+    move: str = "cells"
     num_slices: int = 8
     num_steps: int = 3
     # The model: steps of dt seconds ahead, one decision every `period` seconds.

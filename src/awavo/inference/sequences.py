@@ -38,7 +38,7 @@ JOINT_NOISE = 0.1
 # Order k of A-GSWD.
 ORDER = 2.0
 # Steps that a decision's slices ascend; discrete actions: steps down A-GSWD in a decision.
-ASCENT_STEPS, DESCENT_STEPS = 1, 4
+ASCENT_STEPS, DESCENT_STEPS = 2, 4
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ ARMS: dict[str, Arm] = {
     "random slices, descended": _gradient(0, 4),
     "ascended slices, descended": _gradient(3, 4),
     "random slices, cells": _cells(0, Linear()),
-    "ascended slices, cells": _cells(1, Linear()),
-    "ascended, degree 3, cells": _cells(1, LinearForms(num_forms=4, degree=3)),
+    "ascended slices, cells": _cells(2, Linear()),
+    "ascended, degree 3, cells": _cells(2, LinearForms(num_forms=4, degree=3)),
 }
 
 
