@@ -157,7 +157,12 @@ def test_learnt_slices_with_discrete_actions_are_learnt_from_too():
         state = algorithm.init(key)
         action, extras, _ = algorithm.plan(key, state, jnp.zeros((2, 4)), algorithm.begin(2), False)
         rows = jax.tree.map(lambda x: jnp.stack([x, x]), (action, extras))
-        obs, flags, numbers, costs = jnp.zeros((2, 2, 4)), jnp.zeros((2, 2), bool), jnp.zeros((2, 2)), jnp.zeros((2, 2, 2))
+        obs, flags, numbers, costs = (
+            jnp.zeros((2, 2, 4)),
+            jnp.zeros((2, 2), bool),
+            jnp.zeros((2, 2)),
+            jnp.zeros((2, 2, 2)),
+        )
         lengths = jnp.ones((2, 2), jnp.int32)
         rollout = Rollout(obs, *rows, numbers, costs, flags, flags, obs, numbers, costs, lengths)
         return state, algorithm.learn(key, state, rollout)[0]

@@ -63,9 +63,9 @@ def test_projected_particles_are_the_exact_posterior(linear):
 @jax.jit
 def follow(x, target, weights, slices, design):
     """Particles moved down the sliced distance of what they predict."""
-    return move_particles(
-        x, target, weights, slices, defining=Linear(), num_steps=60, forward=lambda x: x @ design.T
-    )[0]
+    return move_particles(x, target, weights, slices, defining=Linear(), num_steps=60, forward=lambda x: x @ design.T)[
+        0
+    ]
 
 
 @pytest.mark.parametrize(("kind", "expected", "within"), [("tangent", 1.0, 0.02), ("isotropic", 3**0.5, 0.06)])

@@ -176,10 +176,10 @@ def test_the_slices_by_which_awavo_decides_are_certified(task, monkeypatch):
     env = make_task(task)
     config = AwavoConfig(hidden=(8,), num_envs=2, rollout_length=2, num_quantiles=4, num_members=2, replay_capacity=64)
     algorithm = awavo(env.spec, config)
+    states = [jit_once(algorithm.init)(jax.random.key(0))]
     subject = Subject(
-        env.spec, config, algorithm, [jit_once(algorithm.init)(jax.random.key(0))], [3], "", lambda *_: None, env, None, None,
-        np.zeros(0), np.zeros(0), 0,
-    )  # fmt: skip
+        env.spec, config, algorithm, states, [3], "", lambda *_: None, env, None, None, np.zeros(0), np.zeros(0), 0
+    )
     found = _slices(subject, 0)
     assert found is not None
     assert "seed 3" in found.source
