@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 project = "AWaVO"
 author = "The AWaVO team"
 release = metadata.version("awavo")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "offline"]
 html_math_renderer = "mathml"
 default_role = "literal"
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]

@@ -52,6 +52,19 @@ def _compilation_cache():
     enable_cache()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _choices_that_compile_fast():
+    """XLA's sort, unoptimised engines: what beats them once compiled costs a program up to seconds of compiling.
+
+    tests/transport/test_sorting.py looks at the network of sorting, and puts the choice back.
+    """
+    from awavo.assimilation import engine
+    from awavo.transport import sorting
+
+    sorting._MIN_ROWS = 10**9
+    engine.BRISK = engine.CHEAP
+
+
 @pytest.fixture(scope="session")
 def once(tmp_path_factory):
     """`once(name, make)`: the folder that `make(folder)` filled, made by one of the test processes and read by all."""

@@ -45,7 +45,7 @@ def small_budgets(monkeypatch, small, smallest, small_config, safety_only, once,
             sizes = {name: value for name, value in small.items() if name in known}
             return dataclasses.replace(small_config, algo=algo, algo_options={"window": 4, **sizes})
         # To an environment of one's own the method does not matter, and CRPO compiles in half the time.
-        return real(task, **{**options, **smallest, "steps": 512, "seeds": 1})
+        return real(task, **{**options, **smallest, "steps": 256, "seeds": 1})
 
     def train_once(config, out, **parts):
         if parts or "/" in config.task:

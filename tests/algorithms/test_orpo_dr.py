@@ -66,11 +66,10 @@ def test_actor_prefers_what_the_branch_asks_for(branch):
     assert (logits[1] > logits[0] + 0.5) if branch == "feasible" else (logits[0] > logits[1] + 0.5)
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_truncation_bootstraps_and_termination_does_not(steps):
+def test_truncation_bootstraps_and_termination_does_not():
     """Reward 1 in a one-state world is worth 1 / (1 - gamma) through time limits, 1 where steps terminate."""
     config = dataclasses.replace(
-        CONFIG, num_critics=1, discount=0.9, num_updates=1500, critic_lr=1e-2, polyak=0.05, backup_steps=steps
+        CONFIG, num_critics=1, discount=0.9, num_updates=1500, critic_lr=1e-2, polyak=0.05, backup_steps=3
     )
     programs = compiled(orpo_dr, config, SPEC)
     at, action = jnp.zeros((2, 3)), jnp.array([0, 1])

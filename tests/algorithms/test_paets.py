@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_protocol import parts
 from toys import compiled, toy_rollout
 
 from awavo.algorithms.paets import Mixture, PaetsConfig, execute, paets, refit, sequence_weights
@@ -12,10 +13,7 @@ from awavo.types import Box, Discrete, EnvSpec
 REFIT = jax.jit(refit, static_argnums=4)
 sequence_weights = jax.jit(sequence_weights)  # one program, not one for each operation
 log_densities = jax.jit(lambda mixture, sequences: mixture.log_densities(sequences))
-CONFIG = PaetsConfig(
-    num_envs=4, rollout_length=8, num_updates=4, batch_size=16, replay_capacity=256, warmup_steps=256, hidden=(8,),
-    num_members=3, horizon=4, num_sequences=32, num_rounds=2, num_components=3, window=4,
-)  # fmt: skip
+CONFIG = parts("paets")[1]  # its programs are those of test_protocol.py
 
 
 def test_one_component_with_exponential_weights_is_mppi():

@@ -37,10 +37,11 @@ def spec_for(name, kind="discrete"):
 
 
 def parts(name):
-    """Factory and small settings of an algorithm."""
+    """Factory and small settings of an algorithm; those off policy learn from the second rollout on."""
     kind = settings_class(name)
     names = {f.name for f in dataclasses.fields(kind)}
-    return resolve(name, ALGORITHMS, "algorithm"), kind(**{k: v for k, v in SMALL.items() if k in names})
+    sizes = SMALL | (dict(warmup_steps=512, replay_capacity=512) if name in OFF_POLICY else {})
+    return resolve(name, ALGORITHMS, "algorithm"), kind(**{k: v for k, v in sizes.items() if k in names})
 
 
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])

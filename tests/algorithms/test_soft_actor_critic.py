@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_protocol import parts
 from toys import CONTINUOUS, SPEC, compiled, moved, toy_rollout
 
 from awavo.algorithms.cal import CalConfig, cal
@@ -41,7 +42,7 @@ def test_soft_targets_by_hand():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_head_learns_after_the_warm_up_and_nothing_before(name):
-    programs = compiled(*small(name, warmup_steps=512), CONTINUOUS)
+    programs = compiled(*parts(name), CONTINUOUS)  # those of test_protocol.py
     start = programs.state
     waiting, _ = programs.learn(jax.random.key(0), start, toy_rollout(CONTINUOUS, costs=9.0))
     assert max(moved(start.learner, waiting.learner)) == 0
@@ -56,12 +57,12 @@ def test_every_head_learns_after_the_warm_up_and_nothing_before(name):
     bad = toy_rollout(CONTINUOUS, seed=2)
     bad.reward[-1] = np.nan
     broken, info = programs.learn(jax.random.key(2), after, bad)
-    assert float(info.skipped_updates) == 16
+    assert float(info.skipped_updates) == 4
     assert max(moved(new, broken.learner)) == 0
 
 
 def test_actions_are_random_before_the_warm_up_ends():
-    programs = compiled(*small("sac-lagrangian", warmup_steps=512), CONTINUOUS)
+    programs = compiled(*parts("sac-lagrangian"), CONTINUOUS)
     obs = np.zeros((2000, 3), np.float32)
     action = np.asarray(programs.act(jax.random.key(3), programs.state, obs, False)[0])
     # Uniform in the box, whose second side is [-2, 2].

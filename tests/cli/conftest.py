@@ -1,8 +1,8 @@
 """A tiny run that the tests of the commands share, and how they call a command."""
 
+import contextlib
+import io
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -34,14 +34,14 @@ def run(capsys):
 
 @pytest.fixture(scope="session")
 def trained(once):
-    """A run folder made by the command in a process of its own, and the JSON line that it printed."""
+    """A run folder made by the command, and the JSON line that it printed."""
 
     def make(folder):
         folder.mkdir()
         arguments = ["train", "cartpole", *TINY, "--out", str(folder / "run"), "--json"]
-        command = [sys.executable, "-m", "awavo.cli", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        (folder / "said.json").write_text(done.stdout.strip().splitlines()[-1])
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            assert main(arguments) == 0
+        (folder / "said.json").write_text(said.getvalue().strip().splitlines()[-1])
 
     folder = once("cli-trained", make)
     return folder / "run", json.loads((folder / "said.json").read_text())

@@ -43,7 +43,7 @@ def trained():
         def step(state, key):
             return model.train_step(state, batch_of(data, jax.random.randint(key, (MEMBERS, 128), 0, 1024)))
 
-        return jax.lax.scan(step, state, jax.random.split(key, 600))
+        return jax.lax.scan(step, state, jax.random.split(key, 400))
 
     state, losses = fit(jax.random.key(0))
     return model, state, np.asarray(losses), jax.jit(model.predict)
@@ -149,15 +149,17 @@ def test_telling_can_wait_until_the_states_are_known():
 @pytest.mark.parametrize(("hidden", "activation"), [((8,), "relu"), ((8, 6), "relu"), ((8, 8), "silu")])
 def test_folded_priors_change_no_prediction(hidden, activation):
     model = ensemble(SPEC, 2, hidden, 1e-2, 0.0, prior_scale=0.7, activation=activation)
-    state = jax.jit(model.init)(jax.random.key(0))
-    folded = jax.jit(model.fold)(state)
-    assert (folded.priors == ()) == (activation == "relu")
     rng = np.random.default_rng(1)
     obs, action = rng.normal(size=(2, 50, 2)).astype(np.float32), rng.integers(0, 2, 50)
-    states = (state, folded, state._replace(priors=()))
-    plain, joined, bare = jax.device_get(
-        jax.jit(lambda states: [model.predict(s, obs, action) for s in states])(states)
-    )
+
+    @jax.jit
+    def predictions(key):
+        state = model.init(key)
+        folded = model.fold(state)
+        return folded, [model.predict(s, obs, action) for s in (state, folded, state._replace(priors=()))]
+
+    folded, (plain, joined, bare) = jax.device_get(predictions(jax.random.key(0)))
+    assert (folded.priors == ()) == (activation == "relu")
     assert np.abs(plain.reward - bare.reward).max() > 0.01
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), plain, joined)
 
@@ -182,21 +184,24 @@ def test_signals_of_any_size_are_learnt_alike():
     assert np.abs(found - 0.01 * reward).mean() < 0.001
 
 
-@pytest.mark.parametrize("scale", [2.0**-10, 2.0**10])
-def test_a_constant_reward_and_a_cost_not_met_are_predicted_alike_in_any_unit(scale):
+def test_a_constant_reward_and_a_cost_not_met_are_predicted_alike_in_any_unit():
     """They have no spread to be scaled by: times 1,024 or less they are learnt to the last bit as they were."""
     obs, action, reward, costs, next_obs, ended = world(np.random.default_rng(0), 64)
     rows = jnp.broadcast_to(jnp.arange(64), (2, 64))
     found = []
-    for factor in (1.0, scale):
+    for factor in (1.0, 2.0**-10, 2.0**10):
         spec = SPEC._replace(cost_limits=(factor * 5.0,))
         model = ensemble(spec, 2, (8,), 3e-3, 0.0, prior_scale=0.1)
         data = (obs, action, factor * np.ones_like(reward), np.zeros(costs.shape), next_obs, ended)
-        state = observed(model, model.init(jax.random.key(0)), data)
-        state, _ = jax.jit(model.train_step)(state, batch_of(data, rows))
-        every = jnp.broadcast_to(jnp.asarray(obs, jnp.float32), (2, 64, 2))
-        told = jax.jit(model.predict)(state, every, jnp.asarray(action))
+
+        @jax.jit
+        def learn(key, data, every, model=model):
+            state, _ = model.train_step(observed(model, model.init(key), data), batch_of(data, rows))
+            return model.predict(state, every, data[1])
+
+        told = learn(jax.random.key(0), data, np.broadcast_to(np.float32(obs), (2, 64, 2)))
         found.append([np.asarray(x) / factor for x in (told.reward, told.costs)])
     assert np.abs(found[0][0] - 1).max() < 0.5
     assert found[0][1].std() > 0
-    jax.tree.map(np.testing.assert_array_equal, *found)
+    for scaled in found[1:]:
+        jax.tree.map(np.testing.assert_array_equal, found[0], scaled)

@@ -1,5 +1,7 @@
 """The experiments about inference: what they measure is right, and what was asked is answered, also where it is no."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +11,25 @@ from test_collect import collected
 
 from awavo.paper import modes_run
 from awavo.paper.amortisation_run import ARMS, Stored, fitter
-from awavo.paper.arms import exact_w2, sliced_w2
+from awavo.paper.arms import exact_w2, milliseconds, sliced_w2
 from awavo.paper.corridor_run import CLOSES, GAP, in_wall, reward_of, run_corridor, start_flight
 from awavo.paper.inference_figure import paired_difference
 from awavo.paper.modes_run import heights, log_posterior, observe, run_modes
 
 SHIFT = np.array([3.0, 4.0])
+
+
+@pytest.fixture(autouse=True)
+def _untimed(monkeypatch):
+    """What a decision takes is not looked at here: measuring it compiles the planner once more."""
+    for room in ("modes_run", "corridor_run"):
+        monkeypatch.setattr(f"awavo.paper.{room}.milliseconds", lambda call, repeats=20: 1.0)
+
+
+def test_milliseconds_are_the_median_of_calls_after_the_first():
+    taken = iter([0.1, 0.001, 0.02, 0.001])
+    assert 1.0 <= milliseconds(lambda: time.sleep(next(taken)), 3) < 19.0
+    assert list(taken) == []
 
 
 def test_exact_and_sliced_distances_of_shifted_clouds():
@@ -35,7 +50,8 @@ def test_the_pendulum_does_not_show_the_sign_of_its_gain():
 
 
 def test_memory_keeps_both_modes(monkeypatch):
-    monkeypatch.setattr(modes_run, "NUM_KEPT", 20)  # of the reference, which is not what is looked at
+    for name, value in (("NUM_KEPT", 20), ("THINNED", 2)):  # of the reference, which is not what is looked at
+        monkeypatch.setattr(modes_run, name, value)
     kept = {
         arm: np.mean(run_modes({"arm": arm, "particles": 16, "draws": 5}, [100])["kept"])
         for arm in ("resampling, no memory", "resampling")
@@ -78,12 +94,11 @@ def test_a_policy_fitted_to_two_ways_takes_one_and_one_gaussian_takes_neither(mo
     for name, value in (("BATCH", 8), ("LEARNING_RATE", 5e-3), ("HIDDEN", (16,))):
         monkeypatch.setattr(f"awavo.paper.amortisation_run.{name}", value)
     across = {}
-    for name in ("one Gaussian, likelihood", "mixture, random slices", "mixture, ascended slices"):
+    for name in ("one Gaussian, likelihood", "mixture, ascended slices"):
         policy, _ = jax.jit(fitter(ARMS[name], 200))(jax.random.key(0), stored)
         across[name] = np.asarray(policy(stored.obs).mode())[:, 1]
     assert 0.3 < np.mean(across["one Gaussian, likelihood"]) < 0.65  # drawn to both, and on neither
-    for name in ("mixture, random slices", "mixture, ascended slices"):
-        assert np.mean(across[name]) == pytest.approx(0.8, abs=0.1)
+    assert np.mean(across["mixture, ascended slices"]) == pytest.approx(0.8, abs=0.1)
 
 
 def test_few_particles_pass_the_corridor_and_a_mean_does_not():

@@ -26,6 +26,13 @@ def conv(monkeypatch):
     return calls
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures as empty files: the tests of each figure draw them."""
+    blank = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: path.write_text(blank))
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -49,7 +56,7 @@ def test_without_ray_one_line(monkeypatch, capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_command_goes_on(conv, capsys, tmp_path):
+def test_the_same_command_goes_on(conv, undrawn, capsys, tmp_path):
     command = ["reproduce", "convergence", "--out", str(tmp_path), "--device", "cpu"]
     assert main(command) == 0
     assert len(conv) == 2
@@ -73,7 +80,7 @@ def test_an_interruption_keeps_finished_jobs(conv, monkeypatch, capsys, tmp_path
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_collecting_runs_nothing(conv, write, capsys):
+def test_collecting_runs_nothing(conv, undrawn, write, capsys):
     folder = write(learning_result("cartpole", "awavo", 198 + np.linspace(-1, 1, 10)))
     assert main(["reproduce", "all", "--collect", "--budget", "full", "--out", str(folder), "--json"]) == 0
     assert conv == []

@@ -161,7 +161,7 @@ def test_whoever_imagines_before_every_decision_is_played_in_small_batches(algo,
 
 
 @pytest.mark.parametrize("task", ["cartpole", "navigation"])
-def test_the_slices_by_which_awavo_decides_are_certified(task):
+def test_the_slices_by_which_awavo_decides_are_certified(task, monkeypatch):
     """Every other test of this file certifies ORPO-DR, which has no slices: certifying AWaVO failed unseen."""
     import jax
 
@@ -169,14 +169,17 @@ def test_the_slices_by_which_awavo_decides_are_certified(task):
     from awavo.formal.metric import certify_metric
     from awavo.formal.run_certificates import Subject, _slices
     from awavo.registry import make_task
+    from awavo.training.compilation import jit_once
 
+    for name, value in (("STARTS", 4), ("STEPS", 10)):  # of attacks, which tests/formal looks at
+        monkeypatch.setattr(f"awavo.formal.metric.{name}", value)
     env = make_task(task)
     config = AwavoConfig(hidden=(8,), num_envs=2, rollout_length=2, num_quantiles=4, num_members=2, replay_capacity=64)
     algorithm = awavo(env.spec, config)
+    states = [jit_once(algorithm.init)(jax.random.key(0))]
     subject = Subject(
-        env.spec, config, algorithm, [algorithm.init(jax.random.key(0))], [3], "", lambda *_: None, env, None, None,
-        np.zeros(0), np.zeros(0), 0,
-    )  # fmt: skip
+        env.spec, config, algorithm, states, [3], "", lambda *_: None, env, None, None, np.zeros(0), np.zeros(0), 0
+    )
     found = _slices(subject, 0)
     assert found is not None
     assert "seed 3" in found.source

@@ -32,6 +32,8 @@ from pathlib import Path
 from awavo.control.planner_config import PlannerConfig
 from awavo.deploy.mavlink import LinkConfig
 from awavo.runs.fly import fly_over_link
+from awavo.transport import sorting
+sorting._MIN_ROWS = 10**9  # as in tests/conftest.py
 link = LinkConfig(url="udpin://127.0.0.1:{port}", stale_s=5.0, hold_s=5.0)
 small = PlannerConfig(num_candidates=64, num_particles=8, clearance_margin=0.42, max_rate=6.0)
 fly_over_link("lissajous", link, seconds=60, record=Path({record!r}), here=True, config=small)

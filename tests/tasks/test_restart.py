@@ -27,7 +27,7 @@ MAKERS = {"gymnasium": gymnasium_task, "velocity": mujoco_task("hopper-velocity"
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_a_restart_touches_only_what_it_names(make):
-    with make(3) as kept, make(3) as cut, make(1) as alone:
+    with make(3) as kept, make(3) as cut, make(3) as alone:
         space = kept.spec.action_space
         draw = np.random.default_rng(0)
         action = lambda: draw.uniform(space.low, space.high, (3, space.dim)).astype(np.float32)  # noqa: E731
@@ -35,11 +35,11 @@ def test_a_restart_touches_only_what_it_names(make):
         for _ in range(3):
             moves = action()
             kept.step(moves), cut.step(moves)
-        after, fresh = cut.restart([None, 77, None]), alone.start([77])
+        after, fresh = cut.restart([None, 77, None]), alone.start([77, 5, 6])
         np.testing.assert_array_equal(after[1], fresh[0])
         for _ in range(4):
             moves = action()
-            expected, found, own = kept.step(moves), cut.step(moves), alone.step(moves[1:2])
+            expected, found, own = kept.step(moves), cut.step(moves), alone.step(moves[[1, 0, 2]])
             for field in ("obs", "reward", "costs", "truncated"):
                 np.testing.assert_array_equal(getattr(found, field)[[0, 2]], getattr(expected, field)[[0, 2]])
             np.testing.assert_array_equal(found.obs[1], own.obs[0])
