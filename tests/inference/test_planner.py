@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from awavo.inference.ensemble import Prediction
+from awavo.inference.ensemble import Prediction, ensemble
 from awavo.inference.operators import make_operator
-from awavo.inference.planner import EFFECTIVE_SHARE, PlanningModel, planner, predicted_steps
+from awavo.inference.planner import EFFECTIVE_SHARE, PlanningModel, ensemble_steps, planner, predicted_steps
 from awavo.inference.sequences import PlanningConfig, sequences, slice_shape
 from awavo.inference.wvi import resample
 from awavo.networks import Categorical, SquashedGaussian
@@ -232,9 +232,9 @@ def test_joint_sequences_keep_two_ways_apart(monkeypatch):
             q, drawn, greedy, sampled = go(jax.random.key(seed), before)
             np.testing.assert_allclose(q.sum(-1), 1, rtol=1e-5)
             right = np.asarray(q)[..., 1].mean(1)
-            assert (np.abs(right - 0.5) > 0.25).all()
+            assert (np.abs(right - 0.5) > 0.15).all()  # those that slipped most have a cell of their own
             assert 0.3 < (right > 0.5).mean() < 0.7
-            assert np.abs(np.asarray(drawn).mean(0) - 0.5).mean() > 0.35  # independent steps: 0.14
+            assert np.abs(np.asarray(drawn).mean(0) - 0.5).mean() > 0.3  # independent steps: 0.14
             assert int(greedy) == side
             assert np.mean(np.asarray(sampled) == side) > 0.75
             before = own.shift(q)
@@ -294,3 +294,22 @@ def test_a_perfect_model_plans_within_one_percent_of_the_optimum(monkeypatch):
         total += utility[state, action]
         state = int(leads[state, action])
     assert total >= values[0] - 0.01 * abs(values[0])
+
+
+def test_what_steps_mean_is_the_same_asked_at_once_and_all_together(monkeypatch):
+    """On a CPU step by step, elsewhere in one batch."""
+    dynamics = ensemble(BOX, 2, (8,), 1e-3, 1e-4, 0.1, "relu")
+    model, actions, start = dynamics.init(KEY), jax.random.normal(KEY, (3, 5, 1)), jnp.ones((2, 5, 1))
+    found = []
+    for backend in ("cpu", "gpu"):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        advance, outcomes = ensemble_steps(dynamics, model)
+
+        def step(obs, action, advance=advance):
+            next_obs, said = advance(obs, action, None)
+            return next_obs, (obs, next_obs, said)
+
+        last, (visited, reached, said) = jax.lax.scan(step, start, actions)
+        found.append((last, *outcomes(said, visited, actions, reached)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

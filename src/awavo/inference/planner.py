@@ -74,15 +74,23 @@ def ensemble_steps(dynamics: EnsembleModel, model: Ensemble) -> tuple[Advance, O
     """`advance` and `outcomes` of a learnt ensemble."""
     model = dynamics.fold(model)
 
+    # On a CPU what a step means is asked while it is in the cache; elsewhere all N steps are one batch.
+    at_once = jax.default_backend() == "cpu"
+
     def advance(obs, action, noise):
         # Along its mean: what a network is not sure of while it learns is error more than chance (docs/inference.md).
-        return dynamics.advance(model, obs, action)[0], ()
+        next_obs = dynamics.advance(model, obs, action)[0]
+        return next_obs, meaning(obs, action, next_obs) if at_once else ()
+
+    def meaning(obs, action, next_obs):
+        reward, costs, ended = dynamics.outcomes(model, obs, action, next_obs)
+        return jnp.concatenate([reward[..., None], costs], -1), ended
 
     def outcomes(said, obs, action, next_obs):
-        # The member axis goes first; all N steps are one batch.
-        obs, next_obs = (jnp.swapaxes(x, 0, 1) for x in (obs, next_obs))
-        reward, costs, ended = dynamics.outcomes(model, obs, action, next_obs)
-        signals = jnp.concatenate([reward[..., None], costs], -1)
+        if at_once:
+            return said
+        # The member axis goes first.
+        signals, ended = meaning(jnp.swapaxes(obs, 0, 1), action, jnp.swapaxes(next_obs, 0, 1))
         return jnp.swapaxes(signals, 0, 1), jnp.swapaxes(ended, 0, 1)
 
     return advance, outcomes
