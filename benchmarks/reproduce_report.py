@@ -2,8 +2,8 @@
 
     python benchmarks/reproduce_report.py [benchmarks/results/reproduce]
 
-Reads result files of `awavo.reproduce.jobs` below the folder. What is missing there (a task and algorithm, an ablation)
-is filled in from the results of benchmarks/learning.py, which have the same format.
+Reads result files of `awavo.reproduce.jobs` below the folder. What is missing there (a task and algorithm) is
+filled in from the results of benchmarks/learning.py, which have the same format.
 """
 
 from __future__ import annotations
@@ -30,10 +30,6 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
 OLDER = [RESULTS / "awavo/cartpole_again.json", RESULTS / "awavo/acrobot.json"]
 OLDER += [RESULTS / f"baselines/{name}.json" for name in ("cartpole", "cartpole_crpo", "acrobot", "paets")]
-ABLATIONS = {
-    "full": "as it is", "noplan": "no planning", "one": "one member", "noim": "no imagined transitions",
-    "random": "random slices", "linear": "linear slices", "kl": "KL", "hard": "hard switch",
-}  # fmt: skip
 MARKS = ("<!-- reproduce -->", "<!-- end reproduce -->")
 
 
@@ -47,25 +43,13 @@ def learning_results(folder: Path) -> list[dict]:
     return results
 
 
-def ablation_results(folder: Path) -> list[dict]:
-    results = read_results(folder, "ablation")
-    there = {result["job"]["variant"] for result in results}
-    for stem, variant in ABLATIONS.items():
-        if variant not in there:
-            path = RESULTS / f"awavo/ablations/cartpole_{stem}.json"
-            job = {"figure": "ablation", "label": stem, "family": stem, "variant": variant}
-            results.append({**json.loads(path.read_text()), "job": job, "path": path})
-    return results
-
-
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / "reproduce"
     found: dict[str, tuple[FigureTask, FigureFinding]] = {}
     parts = []
     with tempfile.TemporaryDirectory() as scratch:
         for name, spec in FIGURES.items():
-            readers = {"learning": learning_results, "ablation": ablation_results}
-            results = readers.get(name, lambda f, n=name: read_results(f, n))(folder)
+            results = learning_results(folder) if name == "learning" else read_results(folder, name)
             if not results:
                 continue
             jobs = plan_jobs(name, "full")

@@ -8,6 +8,7 @@ LIMITS = {
     "cartpole": {"position": 30.0, "angle": 10.0},
     "acrobot": {"link1": 50.0, "link2": 50.0},
     "drone": {"hazards": 1.0},
+    "hopper-velocity": {"velocity": 25.0},
 }
 
 HEAD = {"command": "made up", "commit": "abc", "device": {"kind": "cpu", "cpu": "made up", "cores": 2}}

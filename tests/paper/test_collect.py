@@ -163,6 +163,27 @@ def test_ablation_of_a_method_outside_its_limits_compares_returns(write):
     assert "A higher return without doubt: KL" in text
 
 
+def test_safety_stands_beside_what_was_published(write):
+    def method(algo, returns, cost=20.0):
+        path = np.linspace(0.1, 1.0, 10)
+        return learning_result("hopper-velocity", algo, returns, cost, steps=1_000_000, path=path, figure="safety")
+
+    folder = write(method("awavo", 1700 + AROUND), method("cal", 1750 + AROUND), method("ppo-lagrangian", AROUND, 30.0))
+    text, data = collected(folder, "safety")
+    assert "AWaVO 1700" in text
+    assert "1650 with nine of ten seeds within was asked for: reached" in text
+    assert "Ahead of it within limits: CAL 1750" in text
+    assert "Published: CUP 1716 at cost 7.5 after 10,000,000 steps" in text
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    (own,) = [row for row in rows if row[1] == "AWaVO"]
+    assert own[6].startswith("510.0")  # the third of ten checkpoints
+    assert own[8] == "10 of 10"
+    assert [row[5] for row in rows if row[1] == "PPO-Lagrangian"] == ["0 of 10"]
+    assert sum("published:" in row[1] for row in rows) == 2
+    assert "No results yet:" in text
+    assert set(data["algo"]) == {"awavo", "cal", "ppo-lagrangian"}
+
+
 def test_blocks_of_seeds_are_joined():
     rows = [{"k": 1, "seed_numbers": [0], "v": [5.0]}, {"k": 1, "seed_numbers": [0, 1], "v": [9.0, 6.0]}]
     (merged,) = merge_blocks(rows, ("k",), ("seed_numbers", "v"))

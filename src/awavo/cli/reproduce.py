@@ -24,8 +24,8 @@ class Reproduce:
         Positional[str],
         arg(
             metavar="FIGURE|all",
-            help="a figure of the paper (learning, flight, interpretation, convergence, lorenz, ablation), an "
-            "experiment about its inference (compression, modes, corridor, amortisation), or all",
+            help="a figure of the paper (learning, flight, interpretation, convergence, lorenz, ablation), the field's "
+            "own tasks (safety), an experiment about inference (compression, modes, corridor, amortisation), or all",
         ),
     ]
     budget: Annotated[str, arg(help="quick (for 2 CPU cores) or full (10 seeds, a GPU)")] = "quick"

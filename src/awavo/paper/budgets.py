@@ -27,9 +27,9 @@ def budget(figure: str, size: str) -> dict[str, Any]:
     return _table()[figure][size]
 
 
-def tasks_table() -> dict[str, dict[str, Any]]:
-    """Limits and the return that counts as good, of every task of the comparison."""
-    return _table()["learning"]["tasks"]
+def tasks_table(figure: str = "learning") -> dict[str, dict[str, Any]]:
+    """Limits and the return that counts as good, of every task of a comparison (learning or safety)."""
+    return _table()[figure]["tasks"]
 
 
 def check_names(given: Sequence[str] | None, known: Sequence[str], what: str) -> list[str]:

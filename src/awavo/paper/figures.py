@@ -41,6 +41,10 @@ FIGURES = {
         "What each part of AWaVO is for", "ablation table", "plans:ablation_jobs", "training:run_learning",
         "ablation:collect",
     ),
+    "safety": FigureSpec(
+        "The field's own tasks: Safety-Gymnasium's", "beyond the paper", "plans:learning_jobs", "training:run_learning",
+        "safety:collect",
+    ),
     "compression": FigureSpec(
         "Many candidates into few particles", "beyond the paper", "plans:table_jobs",
         "compression_run:run_compression", "inference_figure:collect_compression",

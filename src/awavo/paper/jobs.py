@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="one line for each job")
     args = parser.parse_args(arguments)
     asked = {"seeds": args.seeds, "tasks": args.tasks, "algos": args.algos, "seeds_per_job": args.seeds_per_job}
-    if args.figure != "learning" and (args.tasks or args.algos):
-        parser.error("--tasks and --algos are for the figure 'learning'")
+    if args.figure not in ("learning", "safety") and (args.tasks or args.algos):
+        parser.error("--tasks and --algos are for the figures 'learning' and 'safety'")
     try:
         jobs = plan_jobs(args.figure, args.budget, **asked)
         labels = check_names(args.labels, list(dict.fromkeys(job.label for job in jobs)), "label")

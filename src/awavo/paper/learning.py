@@ -12,11 +12,11 @@ from awavo.paper.learning_page import page_data
 from awavo.paper.learning_plots import draw_curves, draw_scores
 from awavo.paper.learning_text import answer, claims_text, pooled_text, table
 from awavo.paper.method_results import MethodResult, load_method_results
-from awavo.paper.names import ALGO_NAMES
+from awavo.paper.names import ALGO_NAMES, TASK_NAMES
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.results.limits import STRICT, LimitRule
 
-__all__ = ["collect", "compare_all"]
+__all__ = ["collect", "compare_all", "missing_text", "point_rows"]
 
 METHODS = ("awavo", "crpo", "pcpo", "trpo-ipo", "paets")
 
@@ -35,7 +35,7 @@ def collect(task: FigureTask) -> FigureFinding:
     comparisons = compare_all(entries, task.rule)
     pooled = pool_scores(comparisons, tasks_table())
     verdicts = check_claims(comparisons)
-    missing = _missing(task, entries)
+    missing = missing_text(task, entries)
     text = [answer(comparison) for comparison in comparisons]
     text += [pooled_text(pooled), "**Against the paper.** " + claims_text(verdicts), _rules(comparisons)]
     columns = len(comparisons)
@@ -45,7 +45,7 @@ def collect(task: FigureTask) -> FigureFinding:
         Picture("curves", (3.4 * columns, 2.3 * rows + 0.8), lambda figure: draw_curves(figure, comparisons)),
         Picture("scores", (width, 3.2), lambda figure: draw_scores(figure, comparisons, pooled)),
     ]
-    data, page = [row for entry in entries for row in _rows(entry)], page_data(comparisons, pooled, verdicts)
+    data, page = [row for entry in entries for row in point_rows(entry)], page_data(comparisons, pooled, verdicts)
     return FigureFinding("\n\n".join(text), data, table(comparisons), pictures, [*notes, *missing], page)
 
 
@@ -53,14 +53,23 @@ def _rules(comparisons: Sequence[TaskComparison]) -> str:
     return f"{comparisons[0].rule.text.capitalize()}. Intervals are 95% over seeds. All seeds count."
 
 
-def _missing(task: FigureTask, entries: Sequence[MethodResult]) -> list[str]:
+def missing_text(task: FigureTask, entries: Sequence[MethodResult]) -> list[str]:
+    """Which methods of the budget have no results."""
     there = {(entry.task, entry.algo) for entry in entries}
     wanted = dict.fromkeys((job.settings["task"], job.settings["algo"]) for job in task.jobs)
-    listed = [f"{ALGO_NAMES.get(algo, algo)} on {name}" for name, algo in wanted if (name, algo) not in there]
+    lacking: dict[str, list[str]] = {}
+    for name, algo in wanted:
+        if (name, algo) not in there:
+            lacking.setdefault(name, []).append(ALGO_NAMES.get(algo, algo))
+    listed = [
+        f"{TASK_NAMES.get(name, name)}"
+        + ("" if not any(name == done for done, _ in there) else f" ({', '.join(algos)})")
+        for name, algos in lacking.items()
+    ]
     return [f"No results yet: {', '.join(listed)}."] if listed else []
 
 
-def _rows(entry: MethodResult) -> list[dict[str, Any]]:
+def point_rows(entry: MethodResult) -> list[dict[str, Any]]:
     """Long rows: one value of one seed (checkpoints, end) or of the mean over seeds (training) at one moment."""
     head = {"task": entry.task, "algo": entry.algo, "variant": entry.variant, "commit": entry.source["commit"]}
     limits = [None, *entry.limits]

@@ -17,6 +17,8 @@ from awavo.results.statistics import mean_estimate
 __all__ = ["Band", "MethodResult", "Point", "device_text", "load_method_results", "read_results"]
 
 Floats = NDArray[np.float64]
+# Settings that 0 or an empty list leaves to the rule of sizes.
+SIZES = {"num_envs", "rollout_length", "num_updates", "batch_size", "warmup_steps", "hidden"}
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,13 @@ def _same_settings(row: ResultRow, job: Job) -> bool:
         <= row["env_steps_per_seed"] - wanted["steps"]
         < int(own.get("num_envs", 1)) * int(own.get("rollout_length", 1))
         and limits == [float(limit) for limit in wanted["cost_limits"]]
-        and all(own[key] == wanted["options"][key] for key in known)
+        and all(own[key] == wanted["options"][key] for key in known if not _by_rule(key, wanted["options"][key]))
     )
+
+
+def _by_rule(name: str, value: object) -> bool:
+    """Whether a setting is left to the rule of sizes: the row has what the rule made of it."""
+    return value == "auto" or name == "replay_capacity" or (name in SIZES and value in (0, [], ()))
 
 
 def _entry(task: str, algo: str, variant: str, family: str, blocks: list[tuple[ResultRow, ResultFile]]) -> MethodResult:

@@ -46,7 +46,11 @@ class FigureTask:
     def foreign(self) -> list[str]:
         """Labels whose results were made with other settings than this budget's; learning results say it themselves."""
         wanted = {job.family for job in self.jobs}
-        kept = [r["job"] for r in self.results if "job" in r and r["job"]["figure"] not in ("learning", "ablation")]
+        kept = [
+            r["job"]
+            for r in self.results
+            if "job" in r and r["job"]["figure"] not in ("learning", "ablation", "safety")
+        ]
         own = {job["label"] for job in kept if job["family"] in wanted}
         return sorted({job["label"] for job in kept} - own)
 

@@ -19,10 +19,13 @@ from awavo.results.store import write_bytes
 
 __all__ = ["to_html", "write_page"]
 
+# Figures that compare methods task by task, with a chart for each.
+COMPARED = ("learning", "safety")
+
 
 def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: str, out: Path) -> Path:
     """Write the page of these findings in one piece."""
-    learning = findings["learning"][1].page if "learning" in findings else {}
+    learning = _compared(findings)
     sections = [*_learning_sections(learning)]
     sections += [_finding_section(name, *found) for name, found in findings.items() if name != "learning"]
     sections.append(_commands(findings))
@@ -46,6 +49,15 @@ def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: s
     )
     write_bytes(out, str(page).encode())
     return out
+
+
+def _compared(findings: Mapping[str, tuple[FigureTask, FigureFinding]]) -> dict[str, Any]:
+    """What is compared task by task, of both figures that do so: one choice of tasks and methods for all of them."""
+    pages = [findings[name][1].page for name in COMPARED if name in findings and findings[name][1].page]
+    if not pages:
+        return {}
+    algos = {algo["id"]: algo for page in pages for algo in page["algos"]}
+    return {**pages[0], "algos": list(algos.values()), "tasks": [task for page in pages for task in page["tasks"]]}
 
 
 def _verdict(task: Mapping[str, Any]) -> dict[str, str]:

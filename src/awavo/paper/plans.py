@@ -74,7 +74,7 @@ def _blocks(figure: str, size: str, seeds: int | None, per_job: int | None) -> l
 
 def learning_settings(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table with everything that presets and defaults fill in."""
-    task = tasks_table().get(row["task"], {})
+    task = {**tasks_table("safety"), **tasks_table()}.get(row["task"], {})
     limits, task_options = row.get("cost_limits", task.get("cost_limits")), task.get("task_options", {})
     config = train_config({**row, "cost_limits": limits, "task_options": task_options})
     resolved = dataclasses.asdict(config)
