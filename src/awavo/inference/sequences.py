@@ -39,6 +39,8 @@ JOINT_NOISE = 0.1
 ORDER = 2.0
 # Steps that a decision's slices ascend; discrete actions: steps down A-GSWD in a decision.
 ASCENT_STEPS, DESCENT_STEPS = 2, 4
+# Slices that each cell of a decision's particles looks at: with two a decision takes a fifth longer.
+LOOKED = 1
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ def _joint(space: Discrete, config: PlanningConfig) -> Sequences:
         # A whole sequence is one point of R^(N A); the mean of a cell is the probabilities of its actions.
         target = jnp.swapaxes(jax.nn.one_hot(actions, num), 0, 1).reshape(config.num_sequences, -1)
         steps = ASCENT_STEPS if config.slices == "adaptive" else 0
-        flat, distance = compress(target, weights, slices, count, defining=defining, num_steps=steps)
+        flat, distance = compress(target, weights, slices, count, defining=defining, num_steps=steps, looked=LOOKED)
         return committed(flat, q[0].reshape(-1)).reshape(q.shape), target, distance
 
     def pick(key, q, greedy):
@@ -231,7 +233,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
             flat, distance = target[resample(key, weights, num)], jnp.zeros(())
         else:
             steps = ASCENT_STEPS if config.slices == "adaptive" else 0
-            flat, distance = compress(target, weights, slices, num, defining=defining, num_steps=steps)
+            flat, distance = compress(target, weights, slices, num, defining=defining, num_steps=steps, looked=LOOKED)
         return committed(flat, q[0].reshape(-1)).reshape(q.shape), target, distance
 
     def pick(key, q, greedy):
