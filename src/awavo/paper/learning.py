@@ -60,10 +60,10 @@ def missing_text(task: FigureTask, entries: Sequence[MethodResult]) -> list[str]
     lacking: dict[str, list[str]] = {}
     for name, algo in wanted:
         if (name, algo) not in there:
-            lacking.setdefault(name, []).append(ALGO_NAMES.get(algo, algo))
+            lacking.setdefault(str(name), []).append(str(ALGO_NAMES.get(algo, algo)))
+    begun = {name for name, _ in there}
     listed = [
-        f"{TASK_NAMES.get(name, name)}"
-        + ("" if not any(name == done for done, _ in there) else f" ({', '.join(algos)})")
+        TASK_NAMES.get(name, name) + (f" ({', '.join(algos)})" if name in begun else "")
         for name, algos in lacking.items()
     ]
     return [f"No results yet: {', '.join(listed)}."] if listed else []
