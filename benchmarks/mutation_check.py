@@ -120,9 +120,21 @@ MUTANTS = {
     ),
     "cost likelihood that does not saturate": Mutant(
         "inference/operators.py",
-        "lambda g, low, high: best - jax.nn.softplus((g - low) / (high - low)),",
-        "lambda g, low, high: (low - g) / (high - low),",
+        "return share * (best - jax.nn.softplus((g - low) / (share * (high - low))))",
+        "return (low - g) / (high - low)",
         "tests/inference/test_operators.py",
+    ),
+    "cost likelihood that bends over its whole range": Mutant(
+        "inference/operators.py",
+        "return jnp.where(low > 0, jnp.clip(low / (high - low), BEND_FLOOR, 1.0), 1.0)",
+        "return jnp.ones_like(low / (high - low))",
+        "tests/inference/test_operators.py",
+    ),
+    "all cells along the whole cloud's slices": Mutant(
+        "inference/cells.py",
+        "ascended = ascend(jnp.repeat(masses, looked, 0), rows.reshape(count * looked, -1))",
+        "ascended = ascend(jnp.repeat(masses * 0 + weights, looked, 0), rows.reshape(count * looked, -1))",
+        "tests/inference/test_cells.py",
     ),
     "units that do not follow the returns": Mutant(
         "algorithms/units.py",

@@ -72,12 +72,16 @@ def test_states_are_counted_to_the_byte():
     assert memory.training_bytes(problem, 2, together=False)["states"] == sum(x.nbytes for x in jax.tree.leaves(plain))
 
 
-def test_a_plan_is_counted_with_all_that_it_imagines():
-    """The widest layer of the model and of its prior, for every member, candidate and step of every environment."""
+def test_a_plan_is_counted_with_all_that_it_imagines(monkeypatch):
+    """Step by step, on a CPU: a layer of both critics, for every member and candidate of every environment. All steps
+    together, elsewhere: the widest layer of the model and of its prior, for every step too."""
     config = awavo.configure("cartpole", "awavo", num_envs=3, num_sequences=50, horizon=7, num_members=2)
     found = memory.training_bytes(build_problem(config), 1, together=False)
-    assert found["decisions"] == 4 * (3 * 50 * 7 * 2) * (32 + 8)
+    assert found["decisions"] == 4 * (3 * 50 * 2) * (2 * 128)
     assert memory.training_bytes(build_problem(config), 5, together=True)["decisions"] == 5 * found["decisions"]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = memory.training_bytes(build_problem(config), 1, together=False)
+    assert found["decisions"] == 4 * (3 * 50 * 7 * 2) * (32 + 8)
 
 
 def test_episodes_that_are_played_at_once(small_run, free):
