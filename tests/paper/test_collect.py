@@ -129,18 +129,22 @@ def test_lorenz(write, growth, seconds, verdicts):
 
 
 def test_ablation(write):
-    def variant(name, returns, path, task="cartpole"):
+    def variant(name, returns, path, task="cartpole", cost=1.0):
         about = {"figure": "ablation", "variant": name, "family": task + name, "path": path}
-        return learning_result(task, "awavo", returns, **about)
+        return learning_result(task, "awavo", returns, cost, **about)
 
     early, late = (0.2, 1.0, 1.0), (0.2, 0.5, 1.0)
     folder = write(
         variant("as it is", 199 + AROUND, early), variant("KL", 199 + AROUND, early),
         variant("no planning", 199 + AROUND, late), variant("hard switch", 120 + AROUND, late),
         variant("as it is", 300 + AROUND, early, "acrobot"), variant("KL", 300 + AROUND, early, "acrobot"),
+        variant("random slices", 300 + AROUND, early, "acrobot", cost=60.0),
+        variant("as it is", AROUND, early, "drone"),
     )  # fmt: skip
     text, data = collected(folder, "ablation")
-    assert set(data["task"]) == {"cartpole", "acrobot"}
+    assert set(data["task"]) == {"cartpole", "acrobot", "drone"}
+    assert "not every seed within limits: random slices" in text
+    assert text.count("No variant has results yet.") == 1  # of the drone
     assert "AWaVO on cartpole after" in text
     assert "AWaVO on acrobot after" in text
     assert "Worse without doubt: hard switch" in text

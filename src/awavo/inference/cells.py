@@ -1,9 +1,9 @@
 r"""Few particles for a weighted cloud: it is halved along slices ascended for it, and its halves along their own.
 
 Along a slice a measure :math:`\nu` of weighted points is cut into two cells of given mass (a point at the edge belongs
-to both), and the cell that keeps the most of the spread in its means, over all slices looked at, is the one cut. Each
-half is cut again along slices of its own until there are P cells of equal mass. With :math:`\gamma_{pk}` the mass of
-point k in cell p, the particles are the means of the cells **in the whole space**, and
+to both); of the slices looked at, the one whose cells keep the most of the spread in their means is taken. Each half
+is cut again along slices of its own until there are P cells of equal mass. With :math:`\gamma_{pk}` the mass of point k
+in cell p, the particles are the means of the cells **in the whole space**, and
 
 .. math::
 

@@ -59,17 +59,19 @@ def _rows(standings: Sequence[Standing]) -> list[dict[str, Any]]:
 def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
     if whole is None:
         return "AWaVO as it is was not run: nothing to compare with."
-    worse, better, slower, same = [], [], [], []
+    worse, better, slower, outside, same = [], [], [], [], []
     for standing in standings:
         if standing is whole:
             continue
         gap = difference(standing.entry.final.returns, whole.entry.final.returns)
         seeds = f"{standing.feasible_seeds} of {len(standing.entry.seeds)} seeds within limits"
         line = f"{standing.entry.variant} (return {format_estimate(gap)}, {seeds})"
-        if gap.high < 0 or (whole.is_within and not standing.is_within):
+        if gap.high < 0:
             worse.append(line)
         elif gap.low > 0:
             better.append(line)
+        elif whole.is_within and not standing.is_within:
+            outside.append(line)
         elif probability_of_improvement(-whole.good_at, -standing.good_at).low > 0.5:
             slower.append(f"{line[:-1]}, {bounded_steps(standing)} steps until good against {bounded_steps(whole)})")
         else:
@@ -79,18 +81,22 @@ def _text(standings: Sequence[Standing], whole: Standing | None) -> str:
         f"AWaVO on {first.task} after {first.env_steps:,} steps: return {format_estimate(whole.mean)}, "
         f"{whole.feasible_seeds} of {len(first.seeds)} seeds within limits."
     ]
+    if len(standings) == 1:
+        return f"{parts[0]} No variant has results yet."
     if not whole.is_within:
         parts.append("It does not keep its limits itself at this budget, so returns alone are compared.")
     parts.append(f"Worse without doubt: {'; '.join(worse)}." if worse else "No change is worse without doubt.")
     parts += [f"A higher return without doubt: {'; '.join(better)}."] if better else []
     parts += [f"As good in the end, but later without doubt: {'; '.join(slower)}."] if slower else []
+    if outside:
+        parts.append(f"No other return that can be told, but not every seed within limits: {'; '.join(outside)}.")
     parts += [f"No difference that these seeds can show: {'; '.join(same)}."] if same else []
     parts += [] if worse or slower else [_NOT_SHOWN]
     return " ".join(parts)
 
 
 def _table(standings: Sequence[Standing], whole: Standing | None) -> str:
-    head = ["variant", "seeds within", "return", "less as it is", "costs", "steps to within limits and good"]
+    head = ["variant", "seeds within", "return", "difference to as it is", "costs", "steps to within limits and good"]
     head.append("s of training")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for s in standings:
