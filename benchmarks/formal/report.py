@@ -15,13 +15,14 @@ import scipy
 from awavo.provenance import source_commit
 from awavo.results.store import to_plain
 
-__all__ = ["RESULTS", "write"]
+__all__ = ["RESULTS", "machine", "write"]
 
 RESULTS = Path(__file__).parent / "results"
 _STARTED, _COMMIT = time.perf_counter(), source_commit()
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Processor and architecture."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor()}, {platform.machine()}"
@@ -32,7 +33,7 @@ def write(name: str, title: str, record: dict[str, Any], table: list[str]) -> No
     stamp = {
         "command": " ".join(["python", *sys.orig_argv[1:]]),
         "commit": _COMMIT,
-        "machine": _machine(),
+        "machine": machine(),
         "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
         "seconds": round(time.perf_counter() - _STARTED, 1),
     }
