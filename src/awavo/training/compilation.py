@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-__all__ = ["cache_folder", "enable_cache", "jit_once"]
+__all__ = ["cache_folder", "enable_cache", "for_training", "jit_once"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,3 +48,14 @@ def jit_once(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     """Compile a program that runs once: on a CPU unoptimised, as optimising it takes far longer than running it."""
     cheap = {"xla_backend_optimization_level": "0"} if jax.default_backend() == "cpu" else None
     return jax.jit(function, compiler_options=cheap, **options)
+
+
+def for_training() -> dict[str, str] | None:
+    """Options of the compiler for programs that train: on a CPU LLVM's first level of optimisation.
+
+    AWaVO compiles in 0.7 of the time that the second level takes, ORPO-DR in 0.8 to 0.9, and all train as fast. A
+    level that is asked for in XLA_FLAGS stands.
+    """
+    if jax.default_backend() != "cpu" or "xla_backend_optimization_level" in os.environ.get("XLA_FLAGS", ""):
+        return None
+    return {"xla_backend_optimization_level": "1"}

@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, PyTree
 
-from awavo.training.compilation import jit_once
+from awavo.training.compilation import for_training, jit_once
 from awavo.training.loop import ChunkOutput, TrainState, summarize
 from awavo.training.rollout import select
 from awavo.types import Algorithm, EnvSpec, Rollout, Timestep
@@ -67,8 +67,8 @@ class HostRunner:
         if self._together:
             decide = _over_seeds(decide)
             learn, self._select = jax.vmap(learn), jax.vmap(select, (0, None, 0))
-        self._decide = jax.jit(decide, static_argnums=4)
-        self._learn = jax.jit(learn, donate_argnums=1)
+        self._decide = jax.jit(decide, static_argnums=4, compiler_options=for_training())
+        self._learn = jax.jit(learn, donate_argnums=1, compiler_options=for_training())
         self._begin, self._cut_after = algorithm.begin, algorithm.cut_after
         init = jit_once(host_init_fn(algorithm))
         self._groups = [list(seeds)] if self._together else [[seed] for seed in seeds]

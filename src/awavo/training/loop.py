@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from awavo.errors import AwavoError
-from awavo.training.compilation import jit_once
+from awavo.training.compilation import for_training, jit_once
 from awavo.training.rollout import RunningEnvs, collect, cut_episodes, start_envs
 from awavo.types import Algorithm, Env, Rollout
 
@@ -174,7 +174,7 @@ class CompiledRunner:
         start = time.perf_counter()
         program = jax.jit(self._chunk_fn, donate_argnums=0, out_shardings=self._sharding)
         lowered = program.lower(self._states[0], np.int32(1))
-        self._compiled = lowered.compile()
+        self._compiled = lowered.compile(for_training())
         self.compile_seconds = time.perf_counter() - start
 
     def run(self, num_iterations: int) -> list[ChunkOutput]:
