@@ -60,3 +60,18 @@ def test_a_command_names_the_tuning_seeds_and_the_setting(search, settings):
     assert told[told.index("--seeds") + 1] == "3"
     assert told[told.index("--num-envs") + 1] == str(settings["pcpo"][3]["num_envs"])
     assert f"max_kl={settings['pcpo'][3]['max_kl']}" in told
+
+
+def test_an_evaluation_has_fresh_seeds_and_ours_no_setting(search):
+    told = search.command("drone", "orpo-dr", 0, Path("x.json"), search.FOREVER, tuning=False)
+    assert told[told.index("--first-seed") + 1 : told.index("--first-seed") + 4] == ["400", "--seeds", "10"]
+    assert "--option" not in told
+    assert "--num-envs" not in told
+
+
+def test_a_setting_that_overshoots_the_steps_is_no_choice(search, tmp_path):
+    for number, steps in enumerate((32_768, 20_480)):
+        row = {"steps": steps, "returns": [200.0 - number], "costs": [[1.0, 1.0]]}
+        (tmp_path / f"cartpole-crpo-{number:02d}.json").write_text(json.dumps({"rows": [row]}))
+    assert search.choose("cartpole", "crpo", tmp_path) == (tmp_path / "cartpole-crpo-01.json", 2)
+    assert search.choose("cartpole", "pcpo", tmp_path) is None

@@ -191,6 +191,14 @@ def host_episodes(args: argparse.Namespace, spec: EnvSpec, num: int, act: Any) -
     return returns, costs
 
 
+def told() -> str:
+    """The command that makes the result again, without where it was put."""
+    words = sys.argv[1:]
+    if "--out" in words:
+        words = words[: words.index("--out")] + words[words.index("--out") + 2 :]
+    return " ".join(["python benchmarks/learner/measure.py", *words])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--algo", choices=sorted(ALGORITHMS), default="awavo")
@@ -232,7 +240,7 @@ def main() -> None:
         print(json.dumps(rows[-1]), flush=True)
         if args.out:
             args.out.parent.mkdir(parents=True, exist_ok=True)
-            head = {"command": "python " + " ".join(sys.argv), "commit": source_commit(), "device": device_info()}
+            head = {"command": told(), "commit": source_commit(), "device": device_info()}
             facts = {"algo": args.algo, "task": args.task, "seeds": np.asarray(seeds).tolist()}
             args.out.write_text(json.dumps({**head, **facts, "episodes": args.episodes, "rows": rows}) + "\n")
 

@@ -3,9 +3,11 @@
     python benchmarks/protocol/search.py draw                                   # writes settings.json, once
     python benchmarks/protocol/search.py run --task drone --algo pcpo --out tuned   # 20 settings on seeds 100 to 102
     python benchmarks/protocol/search.py choose --out tuned                     # the best of each task and method
+    python benchmarks/protocol/search.py evaluate --task drone --algo pcpo --out tuned   # it, on seeds 400 to 409
 
-`run` skips what is there, so it resumes, and several machines can share a folder's files. Ours are not searched:
-ORPO-DR and AWaVO have one configuration for every task.
+`run` and `evaluate` skip what is there, so they resume, and several machines can share a folder's files. Ours are not
+searched: ORPO-DR and AWaVO have one configuration for every task. Results of `run` lie in `tuned`, those of `evaluate`
+in `results` beside this file.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import numpy as np
 
 HERE = Path(__file__).parent
 SETTINGS = HERE / "settings.json"
-NUM, SEED, TUNING_SEEDS = 20, 20_261_117, (100, 3)
+NUM, SEED, TUNING_SEEDS, EVALUATION_SEEDS = 20, 20_261_117, (100, 3), (400, 10)
+FOREVER = 1e9
+OURS = ("awavo", "orpo-dr")
 MEASURE = HERE.parent / "learner" / "measure.py"
 
 # (low, high) is drawn evenly in the logarithm, a list evenly from its values. The first setting is the default.
@@ -81,18 +85,19 @@ def draw() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def command(task: str, algo: str, number: int, out: Path, until: float) -> list[str]:
-    """The measurement of one setting on the tuning seeds."""
+def command(task: str, algo: str, number: int, out: Path, until: float, *, tuning: bool = True) -> list[str]:
+    """The measurement of one setting, on the tuning seeds or once and for all on those of the evaluation."""
     numbers, steps = TASKS[task]
     limits = ["--limits", *map(str, numbers)] if numbers else []
-    setting = json.loads(SETTINGS.read_text())["settings"][algo][number]
+    setting = {} if algo in OURS else json.loads(SETTINGS.read_text())["settings"][algo][number]
     pairs = [f"{name}={value}" for name, value in setting.items() if name != "num_envs"]
     envs = ["--num-envs", str(setting["num_envs"])] if "num_envs" in setting else []
-    first, count = TUNING_SEEDS
+    first, count = TUNING_SEEDS if tuning else EVALUATION_SEEDS
     return [
         sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits,
         "--steps", str(steps), "--first-seed", str(first), "--seeds", str(count), *envs,
-        *(["--option", *pairs] if pairs else []), "--until", str(until), "--out", str(out),
+        *(["--option", *pairs] if pairs else []), *([] if tuning else ["--checks", "10"]),
+        *(["--until", str(until)] if until < FOREVER else []), "--out", str(out),
     ]  # fmt: skip
 
 
@@ -103,34 +108,54 @@ def score(file: Path, limits: list[float]) -> tuple[int, float]:
     return int(within.sum()), float(np.mean(row["returns"]))
 
 
+def choose(task: str, algo: str, tuned: Path) -> tuple[Path, int] | None:
+    """The file of the best setting, and of how many; one whose rollouts overshoot the steps by a tenth is no choice."""
+    limits, steps = TASKS[task]
+    files = sorted(tuned.glob(f"{task}-{algo}-[0-9][0-9].json"))
+    fair = [file for file in files if json.loads(file.read_text())["rows"][-1]["steps"] <= 1.1 * steps]
+    if not fair:
+        return None
+    return max(fair, key=lambda file: score(file, limits or [20.0])), len(files)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("draw", "run", "choose"))
+    parser.add_argument("what", choices=("draw", "run", "choose", "evaluate"))
     parser.add_argument("--task", choices=sorted(TASKS))
-    parser.add_argument("--algo", choices=sorted(SPACES))
+    parser.add_argument("--algo", choices=sorted([*SPACES, *OURS]))
     parser.add_argument("--settings", type=int, nargs="*", default=list(range(NUM)), help="numbers, all if not given")
-    parser.add_argument("--until", type=float, default=1e9, help="seconds of each setting")
+    parser.add_argument("--until", type=float, default=FOREVER, help="seconds of each setting")
     parser.add_argument("--out", type=Path, default=Path("tuned"))
     args = parser.parse_args()
     if args.what == "draw":
         SETTINGS.write_text(json.dumps({"seed": SEED, "settings": draw()}, indent=1) + "\n")
         return
-    if args.what == "run":
-        if not (args.task and args.algo):
-            parser.error("run needs --task and --algo")
-        for number in args.settings:
-            file = args.out / f"{args.task}-{args.algo}-{number:02d}.json"
-            if not file.exists():
-                print(file, flush=True)
-                subprocess.run(command(args.task, args.algo, number, file, args.until), check=False)
+    if args.what == "choose":
+        for task, (limits, _) in TASKS.items():
+            for algo in SPACES:
+                if found := choose(task, algo, args.out):
+                    best, of = found
+                    told = {"task": task, "algo": algo, "of": of, "file": best.name}
+                    print(json.dumps({**told, "within, return": score(best, limits or [20.0])}))
         return
-    for task, (limits, _) in TASKS.items():
-        for algo in SPACES:
-            files = sorted(args.out.glob(f"{task}-{algo}-[0-9][0-9].json"))
-            if files:
-                best = max(files, key=lambda file, limits=limits: score(file, limits or [20.0]))
-                print(json.dumps({"task": task, "algo": algo, "of": len(files), "file": best.name,
-                                  "within, return": score(best, limits or [20.0])}))  # fmt: skip
+    if not (args.task and args.algo):
+        parser.error(f"{args.what} needs --task and --algo")
+    if args.what == "evaluate":
+        found = choose(args.task, args.algo, args.out)
+        if args.algo not in OURS and (found is None or found[1] < NUM):
+            parser.error(f"the search of {args.algo} on {args.task} is not complete in {args.out}")
+        number = int(found[0].stem[-2:]) if found else 0
+        out = HERE / "results" / f"{args.task}-{args.algo}.json"
+        if not out.exists():
+            subprocess.run(command(args.task, args.algo, number, out, args.until, tuning=False), check=True)
+        return
+    if args.algo in OURS:
+        parser.error("ours are not searched")
+    for number in args.settings:
+        file = args.out / f"{args.task}-{args.algo}-{number:02d}.json"
+        if not file.exists():
+            print(file, flush=True)
+            subprocess.run(command(args.task, args.algo, number, file, args.until), check=False)
 
 
 if __name__ == "__main__":
