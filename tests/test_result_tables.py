@@ -33,6 +33,27 @@ def test_the_papers_comparison():
     assert between(report.MARKS) == report.readme_table(report.RESULTS / "reproduce").strip()
 
 
+def test_the_protocols_tables():
+    report = program("protocol/report.py")
+    assert report.PAGE.read_text() == report.page()
+
+
+def test_every_evaluation_by_the_protocol_is_of_its_seeds_and_of_the_setting_that_was_chosen():
+    report = program("protocol/report.py")
+    settings = json.loads(report.SETTINGS.read_text())["settings"]
+    for file in (report.HERE / "results").glob("*.json"):
+        found = json.loads(file.read_text())
+        assert found["seeds"] == list(range(400, 410))
+        assert re.fullmatch(r"[0-9a-f]{7,12}", found["commit"])
+        if found["algo"] in settings:
+            best, _ = report.choose(found["task"], found["algo"], report.HERE / "tuned")
+            for name, value in settings[found["algo"]][int(best.stem[-2:])].items():
+                told = f"--num-envs {value}" if name == "num_envs" else f"{name}={value}"
+                assert told in found["command"], file.name
+        else:
+            assert "--option" not in found["command"]
+
+
 def test_every_row_of_the_learner_names_its_command_its_commit_and_seeds_that_were_not_tuned_on():
     report = program("learner/report.py")
     for name, *_ in report.ROWS:
