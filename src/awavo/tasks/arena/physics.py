@@ -50,6 +50,24 @@ class Touch(NamedTuple):
     failed: Bool[np.ndarray, " E"]
 
 
+class _Before(NamedTuple):
+    """What a step begins with: bodies, controls, solid things, gremlins' circles and how gremlins stand."""
+
+    bodies: Bodies
+    control: Float[np.ndarray, "E a"]
+    solid: Float[np.ndarray, "E S 3"]
+    centre: Float[np.ndarray, "E F 2"]
+    turned: Float[np.ndarray, "E F 4"]
+
+
+class _Group(NamedTuple):
+    """Environments that share a model: which they are, their awake free things, and whether solid things are in it."""
+
+    which: Int[np.ndarray, " n"]
+    slots: Int[np.ndarray, "n k"]
+    solids: bool
+
+
 class _Engine(NamedTuple):
     model: Any
     datas: list[Any]
@@ -136,7 +154,8 @@ class Physics:
                 after.qpos[which], after.qvel[which], touch.acceleration[which] = moved
             else:
                 slots = np.argsort(~awake[which], axis=1, kind="stable")[:, :count]
-                self._simulate(bodies, control, solid, centre, turned, which, slots, solids, after, touch)
+                before = _Before(bodies, control, solid, centre, turned)
+                self._simulate(before, _Group(which, slots, solids), after, touch)
         return after, touch
 
     def close(self) -> None:
@@ -185,20 +204,10 @@ class Physics:
         near = awake[:, :, None] & (gap < self._free_reach + self._solid_reach)
         return awake, near.any((1, 2))
 
-    def _simulate(
-        self,
-        bodies: Bodies,
-        control: np.ndarray,
-        solid: np.ndarray,
-        centre: np.ndarray,
-        turned: np.ndarray,
-        which: np.ndarray,
-        slots: np.ndarray,
-        solids: bool,
-        after: Bodies,
-        touch: Touch,
-    ) -> None:
-        """Roll some environments out with the free things in `slots`, and write what comes of it."""
+    def _simulate(self, before: _Before, group: _Group, after: Bodies, touch: Touch) -> None:
+        """Roll a group out, and write what comes of it."""
+        bodies, solid = before.bodies, before.solid
+        which, slots, solids = group
         count, rows = slots.shape[1], which[:, None]
         engine = self._engine(count, solids)
         nq, nv = bodies.qpos.shape[1], bodies.qvel.shape[1]
@@ -209,7 +218,7 @@ class Physics:
         start[:, ends[1] : ends[2]] = bodies.pose[rows, slots].reshape(len(which), -1)
         start[:, ends[2] : ends[3]] = bodies.qvel[which]
         start[:, ends[3] : ends[4]] = bodies.twist[rows, slots].reshape(len(which), -1)
-        commands = self._commands(bodies, control, solid, centre, turned, which, slots, solids)
+        commands = self._commands(before, group)
         states, felt = self._roll(engine, start, commands)
         end, felt = states[:, SUBSTEPS - 1], felt[:, SUBSTEPS]
         after.qpos[which], after.qvel[which] = end[:, ends[0] : ends[1]], end[:, ends[2] : ends[3]]
@@ -225,18 +234,10 @@ class Physics:
         late = np.abs(end[:, 0] - start[:, 0] - self.seconds) > 1e-6
         touch.failed[which] = late | ~np.isfinite(end).all(1) | ~np.isfinite(felt).all(1)
 
-    def _commands(
-        self,
-        bodies: Bodies,
-        control: np.ndarray,
-        solid: np.ndarray,
-        centre: np.ndarray,
-        turned: np.ndarray,
-        which: np.ndarray,
-        slots: np.ndarray,
-        solids: bool,
-    ) -> Float[np.ndarray, "n t c"]:
+    def _commands(self, before: _Before, group: _Group) -> Float[np.ndarray, "n t c"]:
         """Controls and places of mocap bodies for every step of physics."""
+        bodies, control, solid, centre, turned = before
+        which, slots, solids = group
         num, times = len(which), SUBSTEPS + 1
         places, turns = [], []
         if solids:
