@@ -50,7 +50,7 @@ def jit_once(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     return jax.jit(function, compiler_options=cheap, **options)
 
 
-def for_training() -> dict[str, str] | None:
+def for_training() -> dict[str, str | bool] | None:
     """Options of the compiler for programs that train: on a CPU LLVM's first level of optimisation.
 
     AWaVO compiles in 0.7 of the time that the second level takes, ORPO-DR in 0.8 to 0.9, and all train as fast. A
