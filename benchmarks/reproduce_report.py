@@ -1,4 +1,4 @@
-"""Make docs/reproduce_results.md, docs/figures/reproduce_* and the README's table of the committed results.
+"""Make docs/reproduce_results.md and docs/figures/reproduce_* of the committed results.
 
     python benchmarks/reproduce_report.py [benchmarks/results/reproduce]
 
@@ -14,23 +14,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from awavo.paper.budgets import tasks_table
 from awavo.paper.figures import FIGURES, load
 from awavo.paper.job import missing_jobs
-from awavo.paper.learning import METHODS, compare_all
-from awavo.paper.learning_text import bounded_steps
-from awavo.paper.method_results import load_method_results, read_results
-from awavo.paper.names import ALGO_NAMES, TASK_NAMES
+from awavo.paper.learning import METHODS
+from awavo.paper.method_results import read_results
 from awavo.paper.outputs import FigureFinding, FigureTask, provenance_lines, write_finding
 from awavo.paper.page import write_page
 from awavo.paper.plans import plan_jobs
-from awavo.results.outcome import format_estimate
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/results"
 OLDER = [RESULTS / "awavo/cartpole_again.json", RESULTS / "awavo/acrobot.json"]
 OLDER += [RESULTS / f"baselines/{name}.json" for name in ("cartpole", "cartpole_crpo", "acrobot", "paets")]
-MARKS = ("<!-- reproduce -->", "<!-- end reproduce -->")
 
 
 def learning_results(folder: Path) -> list[dict]:
@@ -60,8 +55,7 @@ def main() -> None:
             parts.append(section(task, finding))
         page = write_page(found, "full", ROOT / "docs/_static/reproduce.html")
     (ROOT / "docs/reproduce_results.md").write_text("\n\n".join(parts) + "\n")
-    write_readme(readme_table(folder))
-    print(f"docs/reproduce_results.md, README.md, {page} ({page.stat().st_size / 1e3:.0f} kB)")
+    print(f"docs/reproduce_results.md, {page} ({page.stat().st_size / 1e3:.0f} kB)")
 
 
 def section(task: FigureTask, finding: FigureFinding) -> str:
@@ -77,37 +71,6 @@ def section(task: FigureTask, finding: FigureFinding) -> str:
         lines.append(f"```{{image}} {name}\n:alt: {spec.title}\n```")
     lines.append("```text\n" + "\n".join(provenance_lines(task.results)) + "\n```")
     return "\n\n".join(line for line in lines if line)
-
-
-def readme_table(folder: Path) -> str:
-    """The short table of the README."""
-    entries, _ = load_method_results(learning_results(folder), plan_jobs("learning", "full"))
-    comparisons = compare_all(entries)
-    head = ["task (limits)", "method", "steps a seed", "return", "costs", "seeds within", "steps until good"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for comparison in comparisons:
-        for number, standing in enumerate(comparison.standings):
-            entry = standing.entry
-            limits = ", ".join(f"{limit:g}" for limit in entry.limits)
-            name = ALGO_NAMES.get(entry.algo, entry.algo)
-            place = standing is comparison.leader or entry.algo in comparison.tied()
-            cells = [f"{TASK_NAMES[entry.task]} ({limits})" if number == 0 else "", f"**{name}**" if place else name]
-            cells += [f"{entry.env_steps:,}", format_estimate(standing.mean)]
-            cells += [
-                ", ".join(map(format_estimate, standing.costs)),
-                f"{standing.feasible_seeds} of {len(entry.seeds)}",
-            ]
-            lines.append("| " + " | ".join([*cells, bounded_steps(standing)]) + " |")
-    good = ", ".join(f"{TASK_NAMES[c.task]} {tasks_table()[c.task]['threshold']:g}" for c in comparisons)
-    lines += ["", f"Bold: first or statistically tied within limits. Good: within limits with a return of {good}."]
-    return "\n".join(lines)
-
-
-def write_readme(table: str) -> None:
-    """Put the table between the marks of the README."""
-    path = ROOT / "README.md"
-    before, _, rest = path.read_text().partition(MARKS[0])
-    path.write_text(f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-PAGE, README = HERE.parents[1] / "docs" / "learner_results.md", HERE.parents[1] / "README.md"
-MARKS = ("<!-- learner -->", "<!-- end learner -->")
+PAGE = HERE.parents[1] / "docs" / "learner_results.md"
 TITLES = (
     "task (limits)", "algorithm", "seeds", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed",
 )  # fmt: skip
@@ -58,8 +57,8 @@ def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: s
     )
 
 
-def tables() -> tuple[str, str]:
-    """The docs' table and the README's, which has the same rows without the returns of every seed."""
+def table() -> str:
+    """All rows."""
     lines = [f"| {' | '.join(TITLES)} |", f"|{' --- |' * len(TITLES)}", *(line(*row) for row in ROWS)]
     walker = json.loads((HERE / "results" / "first" / "walker-mjx.json").read_text())["on_c_mujoco"]
     returns, costs = np.asarray(walker["returns"]), np.asarray(walker["costs"])
@@ -68,15 +67,8 @@ def tables() -> tuple[str, str]:
         f"{interval(returns)} | {interval(costs[:, 0])} | "
         f"{int((costs <= 5).sum())} of {len(returns)} | >= 25 | {' '.join(f'{value:.4g}' for value in returns)} |"
     )
-    return "\n".join(lines) + "\n", "\n".join(" |".join(row.split(" |")[:-2]) + " |" for row in lines)
-
-
-def main() -> None:
-    page, short = tables()
-    PAGE.write_text(page)
-    before, _, rest = README.read_text().partition(MARKS[0])
-    README.write_text(f"{before}{MARKS[0]}\n{short}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(table())

@@ -1,25 +1,41 @@
-"""Write docs/protocol_results.md: what was chosen in the search, and the evaluation, of the files beside this one.
+"""Write docs/protocol_results.md and the README's table: the search's choices, the evaluation, the paper's claims.
 
     python benchmarks/protocol/report.py
 
-Within their limits with every seed first, by return; the others by how much they exceed them.
+Within their limits with every seed first, by return; the others by how much they exceed them. Below the methods that
+were compared the README's table has the rows of benchmarks/learner that no comparison was made for.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+
+from awavo.paper.budgets import tasks_table
+from awavo.paper.claims import check_claims
+from awavo.paper.comparison import Standing, TaskComparison, compare_task
+from awavo.paper.learning_plots import draw_curves
+from awavo.paper.learning_text import claims_text
+from awavo.paper.method_results import Band, MethodResult, Point
+from awavo.paper.names import ALGO_NAMES, TASK_NAMES
+from awavo.registry import TASKS as REGISTERED
+from awavo.registry import make_task
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from search import NUM, SETTINGS, SPACES, TASKS, choose, score  # noqa: E402
 
-__all__ = ["HERE", "PAGE", "SETTINGS", "choose", "page"]
-PAGE = HERE.parents[1] / "docs" / "protocol_results.md"
+__all__ = ["HERE", "MARKS", "PAGE", "README", "SETTINGS", "choose", "comparisons", "page", "readme_table"]
+PAGE, README = HERE.parents[1] / "docs" / "protocol_results.md", HERE.parents[1] / "README.md"
+FIGURE = HERE.parents[1] / "docs" / "figures" / "protocol_curves.png"
+MARKS = ("<!-- results -->", "<!-- end results -->")
 PENDULUM = [20.0]  # the limit of the task whose own is taken
 DISCRETE = {"cartpole", "acrobot"}
 CONTINUOUS_ONLY = {"sac-lagrangian", "cal"}
@@ -27,32 +43,106 @@ CONTINUOUS_ONLY = {"sac-lagrangian", "cal"}
 
 def interval(values: np.ndarray) -> str:
     """Mean and the 95% bootstrap interval over seeds."""
-    draws = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
-    low, high = np.percentile(draws, [2.5, 97.5])
+    low, high = bounds(values)
     return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
 
 
-def evaluated(task: str) -> list[tuple[tuple[Any, ...], str]]:
-    """The lines of a task's methods, each with what it is sorted by."""
-    limits = np.asarray(TASKS[task][0] or PENDULUM)
-    lines = []
-    for file in sorted((HERE / "results").glob(f"{task}-*.json")):
-        found = json.loads(file.read_text())
-        row = found["rows"][-1]
-        returns, costs = np.asarray(row["returns"]), np.asarray(row["costs"])
-        within = int((costs <= limits).all(-1).sum())
-        whole = within == len(returns)
-        excess = float((np.maximum(costs - limits, 0) / limits).sum(-1).mean())
-        device = found["device"]
-        seeds = f"{found['seeds'][0]} to {found['seeds'][-1]}"
-        cells = [
-            f"**{found['algo']}**" if whole else found["algo"], seeds, f"{row['steps']:,}", interval(returns),
-            ", ".join(interval(cost) for cost in costs.T), f"{within} of {len(returns)}",
-            f"{row['seconds']:.0f} s on {'a CPU core' if device['platform'] == 'cpu' else device['kind']}",
-            found["commit"], " ".join(f"{value:.4g}" for value in returns),
-        ]  # fmt: skip
-        lines.append(((not whole, 0.0 if whole else excess, -returns.mean()), f"| {' | '.join(cells)} |"))
-    return sorted(lines)
+def bounds(values: np.ndarray) -> tuple[float, float]:
+    """The 95% bootstrap interval of the mean over seeds."""
+    draws = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text())
+
+
+def band(point: Point) -> Band:
+    """Mean and interval over seeds, of the return and every cost."""
+    columns = [point.returns, *point.costs.T]
+    ends = np.array([bounds(column) for column in columns])
+    return Band(point.env_steps, np.array([column.mean() for column in columns]), ends[:, 0], ends[:, 1])
+
+
+def result(file: Path) -> MethodResult:
+    """An evaluation, in the form of the comparison of the paper's figures."""
+    found = read(file)
+    limits = tuple(map(float, TASKS[found["task"]][0] or PENDULUM))
+    points = [
+        Point(row["steps"], np.asarray(row["returns"]), np.asarray(row["costs"]), row["seconds"])
+        for row in found["rows"]
+    ]
+    names = make_task(found["task"]).spec.cost_names if found["task"] in REGISTERED else ("cost",)
+    last = points[-1]
+    return MethodResult(
+        found["task"], found["algo"], "", found["seeds"], last.env_steps, last, points, list(map(band, points)), names,
+        limits,
+        found["episodes"], last.wall_s, 0.0, "protocol", {"commit": found["commit"]},
+    )  # fmt: skip
+
+
+def comparisons() -> list[TaskComparison]:
+    """Every task that has evaluations, its methods in order."""
+    facts, found = tasks_table(), []
+    for task in TASKS:
+        entries = [result(file) for file in sorted((HERE / "results").glob(f"{task}-*.json"))]
+        if entries:
+            found.append(compare_task(entries, facts.get(task, {"threshold": math.inf})))
+    return found
+
+
+def until_good(comparison: TaskComparison, standing: Standing) -> str:
+    """Steps after which half of the seeds are within limits and at the task's level."""
+    if not math.isfinite(comparison.threshold):
+        return ""
+    return f"{standing.good.value:,.0f}" if math.isfinite(standing.good.value) else "never"
+
+
+def seconds(file: Path) -> str:
+    found = read(file)
+    device = found["device"]
+    name = "a CPU core" if device["platform"] == "cpu" else device["kind"]
+    return f"{found['rows'][-1]['seconds']:.0f} s on {name}"
+
+
+def cells(comparison: TaskComparison, standing: Standing) -> list[str]:
+    """What the README and the page have of a method."""
+    entry = standing.entry
+    name = ALGO_NAMES[entry.algo]
+    return [
+        f"**{name}**" if standing.is_within else name, f"{entry.seeds[0]} to {entry.seeds[-1]}",
+        f"{entry.env_steps:,}", interval(entry.final.returns), ", ".join(map(interval, entry.final.costs.T)),
+        f"{standing.feasible_seeds} of {len(entry.seeds)}", until_good(comparison, standing),
+        seconds(HERE / "results" / f"{entry.task}-{entry.algo}.json"),
+    ]  # fmt: skip
+
+
+HEAD = ["method", "seeds", "steps a seed", "return", "costs", "seeds within", "steps until good", "took"]
+
+
+def readme_table() -> str:
+    """All results in one table: the comparison, then ours on tasks without one."""
+    rows = [["task (limits)", *HEAD], ["---"] * (1 + len(HEAD))]
+    for comparison in comparisons():
+        limits = ", ".join(f"{limit:g}" for limit in comparison.standings[0].entry.limits)
+        title = f"{TASK_NAMES[comparison.task]} ({limits})"
+        for number, standing in enumerate(comparison.standings):
+            rows.append(["" if number else title, *cells(comparison, standing)])
+    spec = importlib.util.spec_from_file_location("learner_report", HERE.parent / "learner" / "report.py")
+    assert spec is not None and spec.loader is not None
+    learner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(learner)
+    compared = {(c.task, s.entry.algo) for c in comparisons() for s in c.standings}
+    for row in learner.ROWS:
+        if (row[0], read(HERE.parent / "learner" / "results" / f"{row[0]}.json")["algo"]) in compared:
+            continue
+        title, algo, seeds, steps, value, costs, within, *_ = [cell.strip() for cell in learner.line(*row).split("|")[1:]]
+        name = ALGO_NAMES[algo]
+        first, of = within.split(" of ")
+        took = f"{read(HERE.parent / 'learner' / 'results' / f'{row[0]}.json')['rows'][-1]['seconds']:.0f} s on NVIDIA H200"
+        rows.append([title, f"**{name}**" if first == of else name, seeds, steps, value, costs, within, "", took])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def searched(task: str) -> list[str]:
@@ -70,18 +160,45 @@ def searched(task: str) -> list[str]:
     return lines
 
 
+def repeated() -> list[str]:
+    """What other seeds gave, and whether the intervals of the first evaluation hold their means."""
+    lines = []
+    for file in sorted((HERE / "repeated").glob("*.json")):
+        first, again = result(HERE / "results" / file.name), result(file)
+        for name, one, two in (
+            ("return", first.final.returns, again.final.returns),
+            *zip(first.cost_names, first.final.costs.T, again.final.costs.T, strict=True),
+        ):  # fmt: skip
+            low, high = bounds(one)
+            held = "yes" if low <= two.mean() <= high else "**no**"
+            lines.append(f"| {again.task} | {ALGO_NAMES[again.algo]} | {name} | {interval(one)} | {two.mean():.2f} | {held} |")
+    return lines
+
+
 def page() -> str:
     """The whole page."""
-    parts = []
-    for task, (limits, steps) in TASKS.items():
-        lines = evaluated(task)
-        if lines:
-            bound = ", ".join(f"{limit:g}" for limit in limits or PENDULUM)
-            parts.append(
-                f"**{task}** (limits {bound}; {steps:,} steps)\n\n"
-                "| method | seeds | steps a seed | return | costs | seeds within | training and evaluation | commit | "
-                "every seed |\n" + "|---" * 9 + "|\n" + "\n".join(line for _, line in lines)
-            )
+    parts, every = [], comparisons()
+    for comparison in every:
+        limits, steps = TASKS[comparison.task]
+        bound = ", ".join(f"{limit:g}" for limit in limits or PENDULUM)
+        lines = []
+        for standing in comparison.standings:
+            entry = standing.entry
+            own = " ".join(f"{value:.4g}" for value in entry.final.returns)
+            lines.append(f"| {' | '.join([*cells(comparison, standing), entry.source['commit'], own])} |")
+        good = f"; good is a return of {comparison.threshold:g}" if math.isfinite(comparison.threshold) else ""
+        parts.append(
+            f"**{TASK_NAMES[comparison.task]}** (limits {bound}; {steps:,} steps{good})\n\n"
+            f"| {' | '.join([*HEAD, 'commit', 'every seed'])} |\n" + "|---" * (len(HEAD) + 2) + "|\n" + "\n".join(lines)
+        )
+    if every:
+        parts.append("**Against the paper.** " + claims_text(check_claims(every)))
+    if again := repeated():
+        parts.append(
+            "The evaluation again with seeds 300 to 309, and whether the first interval holds the second mean:\n\n"
+            "| task | method | | seeds 400 to 409 | mean of seeds 300 to 309 | held |\n|---|---|---|---|---|---|\n"
+            + "\n".join(again)
+        )
     rows = [line for task in TASKS for line in searched(task)]
     parts.append(
         "The search, settings finished and the number of the one chosen (mean return of the three tuning seeds):\n\n"
@@ -90,5 +207,15 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-if __name__ == "__main__":
+def main() -> None:
     PAGE.write_text(page())
+    every = comparisons()
+    picture = Figure((3.6 * len(every), 7.2), layout="constrained", dpi=110)
+    draw_curves(picture, every)
+    picture.savefig(FIGURE)
+    before, _, rest = README.read_text().partition(MARKS[0])
+    README.write_text(f"{before}{MARKS[0]}\n{readme_table()}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ __all__ = ["ALGO_COLORS", "ALGO_NAMES", "TASK_NAMES"]
 
 TASK_NAMES = {
     "cartpole": "CartPole", "acrobot": "Acrobot", "drone": "Drone", "walker": "Walker",
+    "navigation": "Navigation", "pendulum": "Pendulum", "walker-mjx": "Walker with torques",
     "halfcheetah-velocity": "HalfCheetah velocity", "hopper-velocity": "Hopper velocity",
     "walker2d-velocity": "Walker2d velocity", "ant-velocity": "Ant velocity", "swimmer-velocity": "Swimmer velocity",
     "humanoid-velocity": "Humanoid velocity", "point-goal1": "PointGoal1", "car-goal1": "CarGoal1",
@@ -18,5 +19,5 @@ ALGO_NAMES = {
     "ppo-lagrangian": "PPO-Lagrangian", "sac-lagrangian": "SAC-Lagrangian", "cal": "CAL",
 }  # fmt: skip
 # Eight colours can be told apart: the field's own baselines share those of methods that no chart shows beside them.
-SHARED_COLORS = {"ppo-lagrangian": 1, "sac-lagrangian": 2, "cal": 3}
+SHARED_COLORS = {"ppo-lagrangian": 4, "sac-lagrangian": 2, "cal": 3}
 ALGO_COLORS = {name: SHARED_COLORS.get(name, index) for index, name in enumerate(ALGO_NAMES)}
