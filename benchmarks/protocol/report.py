@@ -34,6 +34,7 @@ from search import NUM, SETTINGS, SPACES, TASKS, choose, score  # noqa: E402
 
 __all__ = ["HERE", "MARKS", "PAGE", "README", "SETTINGS", "choose", "comparisons", "page", "readme_table"]
 PAGE, README = HERE.parents[1] / "docs" / "protocol_results.md", HERE.parents[1] / "README.md"
+LEARNER = HERE.parent / "learner"
 FIGURE = HERE.parents[1] / "docs" / "figures" / "protocol_curves.png"
 MARKS = ("<!-- results -->", "<!-- end results -->")
 PENDULUM = [20.0]  # the limit of the task whose own is taken
@@ -129,20 +130,26 @@ def readme_table() -> str:
         title = f"{TASK_NAMES[comparison.task]} ({limits})"
         for number, standing in enumerate(comparison.standings):
             rows.append(["" if number else title, *cells(comparison, standing)])
-    spec = importlib.util.spec_from_file_location("learner_report", HERE.parent / "learner" / "report.py")
-    assert spec is not None and spec.loader is not None
+    compared = {(c.task, s.entry.algo) for c in comparisons() for s in c.standings}
+    return "\n".join(f"| {' | '.join(row)} |" for row in [*rows, *alone(compared)])
+
+
+def alone(compared: set[tuple[str, str]]) -> list[list[str]]:
+    """Rows of benchmarks/learner for whose task and algorithm there is no comparison."""
+    spec = importlib.util.spec_from_file_location("learner_report", LEARNER / "report.py")
+    assert spec is not None
+    assert spec.loader is not None
     learner = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(learner)
-    compared = {(c.task, s.entry.algo) for c in comparisons() for s in c.standings}
+    rows = []
     for row in learner.ROWS:
-        if (row[0], read(HERE.parent / "learner" / "results" / f"{row[0]}.json")["algo"]) in compared:
-            continue
-        title, algo, seeds, steps, value, costs, within, *_ = [cell.strip() for cell in learner.line(*row).split("|")[1:]]
-        name = ALGO_NAMES[algo]
-        first, of = within.split(" of ")
-        took = f"{read(HERE.parent / 'learner' / 'results' / f'{row[0]}.json')['rows'][-1]['seconds']:.0f} s on NVIDIA H200"
-        rows.append([title, f"**{name}**" if first == of else name, seeds, steps, value, costs, within, "", took])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        file = LEARNER / "results" / f"{row[0]}.json"
+        title, algo, *facts = [cell.strip() for cell in learner.line(*row).split("|")[1:8]]
+        if (row[0], algo) not in compared:
+            within, of = facts[-1].split(" of ")
+            name = ALGO_NAMES[algo]
+            rows.append([title, f"**{name}**" if within == of else name, *facts, "", seconds(file)])
+    return rows
 
 
 def searched(task: str) -> list[str]:
@@ -171,7 +178,9 @@ def repeated() -> list[str]:
         ):  # fmt: skip
             low, high = bounds(one)
             held = "yes" if low <= two.mean() <= high else "**no**"
-            lines.append(f"| {again.task} | {ALGO_NAMES[again.algo]} | {name} | {interval(one)} | {two.mean():.2f} | {held} |")
+            lines.append(
+                f"| {again.task} | {ALGO_NAMES[again.algo]} | {name} | {interval(one)} | {two.mean():.2f} | {held} |"
+            )
     return lines
 
 
