@@ -55,14 +55,13 @@ def test_the_protocol_is_older_than_every_evaluation():
 
 def test_every_evaluation_by_the_protocol_is_of_its_seeds_and_of_the_setting_that_was_chosen():
     report = program("protocol/report.py")
-    settings = json.loads(report.SETTINGS.read_text())["settings"]
     for file in (report.HERE / "results").glob("*.json"):
         found = json.loads(file.read_text())
         assert found["seeds"] == list(range(400, 410))
         assert re.fullmatch(r"[0-9a-f]{7,12}", found["commit"])
-        if found["algo"] in settings:
+        if found["algo"] not in report.OURS:
             best, _ = report.choose(found["task"], found["algo"], report.HERE / "tuned")
-            for name, value in settings[found["algo"]][int(best.stem[-2:])].items():
+            for name, value in report.setting_of(found["task"], found["algo"], int(best.stem[-2:])).items():
                 told = f"--num-envs {value}" if name == "num_envs" else f"{name}={value}"
                 assert told in found["command"], file.name
         else:

@@ -30,9 +30,9 @@ from awavo.registry import make_task
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from search import NUM, SETTINGS, SPACES, TASKS, choose, score  # noqa: E402
+from search import NUM, OURS, SPACES, TASKS, choose, score, setting_of  # noqa: E402
 
-__all__ = ["HERE", "MARKS", "PAGE", "README", "SETTINGS", "choose", "comparisons", "page", "readme_table"]
+__all__ = ["HERE", "MARKS", "PAGE", "OURS", "README", "choose", "comparisons", "page", "readme_table", "setting_of"]
 PAGE, README = HERE.parents[1] / "docs" / "protocol_results.md", HERE.parents[1] / "README.md"
 LEARNER = HERE.parent / "learner"
 FIGURE = HERE.parents[1] / "docs" / "figures" / "protocol_curves.png"

@@ -49,6 +49,9 @@ TASKS = {
     "quadrotor": Registration(
         "awavo.tasks.quadrotor.flight:quadrotor", "track a reference in wind and among obstacles", "AWaVO 2024"
     ),
+    "quadrotor-detours": Registration(
+        "awavo.control.detour_flight:detour_flight", "the same, deciding over detours with a tracking law", "AWaVO 2024"
+    ),
 }
 
 # Built by a factory that takes `num_envs` and returns a host environment: the simulator is not in JAX.
