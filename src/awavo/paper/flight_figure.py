@@ -72,8 +72,7 @@ def _against_paper(flights: Sequence[str], rows: Rows) -> str:
     return (
         "**Against the paper.** AWaVO slightly outperforms PCPO (real vehicle there, simulated here): "
         + "; ".join(found)
-        + ". Both decide over the same detours and braces and fly by the same tracking law; AWaVO knows the physics of "
-        "the vehicle here and plans with it, PCPO learns a policy from observations."
+        + ". AWaVO knows the physics of the vehicle here and plans with it; PCPO learns a policy from observations."
         + _learnt(flights, rows)
     )
 
