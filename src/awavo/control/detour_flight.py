@@ -9,6 +9,7 @@ estimates. Zeros are the tracking law itself. State, observations, reward and co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -36,7 +37,8 @@ def detour_flight(
     **physics: float,
 ) -> Env:
     """Build a flight task along the Lissajous reference; `physics` overrides fields of `QuadrotorParams`."""
-    env = quadrotor(task=task, cost_limits=cost_limits, horizon=horizon, num_obstacles=num_obstacles, **physics)
+    own: dict[str, Any] = dict(physics)
+    env = quadrotor(task=task, cost_limits=cost_limits, horizon=horizon, num_obstacles=num_obstacles, **own)
     model = flight_model(env.params, lissajous, DEFAULT)
     reach = (REACH * DEFAULT.prior_std,) * 6 + (REACH * DEFAULT.brace_std,) * 3
     high = jnp.asarray(reach)
