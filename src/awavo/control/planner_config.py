@@ -47,7 +47,7 @@ class PlannerConfig(NamedTuple):
     num_near: int = 8
     # What a decision costs.
     velocity_weight: float = 0.1
-    clearance_margin: float = 0.39
+    clearance_margin: float = 0.33
     clearance_weight: float = 60.0
     tilt_margin: float = 0.45
     tilt_weight: float = 20.0
