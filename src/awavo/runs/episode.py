@@ -26,7 +26,10 @@ from awavo.types import Env, EnvSpec
 
 __all__ = ["Episode", "Filming", "play_env", "play_host"]
 
-STEP_SECONDS = {"drone": 0.08, "walker": 0.05, "walker-mjx": 0.05, "quadrotor": 0.02, "hazard-grid": 0.2, "garnet": 0.2}
+FLIGHTS = ("quadrotor", "quadrotor-detours")
+STEP_SECONDS = {
+    "drone": 0.08, "walker": 0.05, "walker-mjx": 0.05, "hazard-grid": 0.2, "garnet": 0.2, **dict.fromkeys(FLIGHTS, 0.02)
+}  # fmt: skip
 SECONDS = 0.05  # of a step of a task that does not say
 ROWS = ("position", "target", "force", "reward", "costs")
 Decide = Callable[[Array, PyTree, Array, PyTree], tuple[Array, PyTree]]
@@ -91,12 +94,12 @@ class Filming:
 def play_env(env: Env, decide: Decide, memory: PyTree, seed: int, steps: int | None, film: bool = True) -> Episode:
     """Play one episode; `decide(key, state, obs, memory) -> (action, memory)` sees the environment's inner state."""
     name = env.spec.name
-    flies = name in ("drone", "quadrotor")
+    flies = name in ("drone", *FLIGHTS)
     step, reset = jax.jit(env.step), jax.jit(env.reset)
     key = jax.random.key(seed)
     state, obs = reset(jax.random.fold_in(key, 0), env.params)
     pose, scene = _pose_fn(env), {}
-    if name == "quadrotor":
+    if name in FLIGHTS:
         scene = _quadrotor_scene(state.inner, pose(state.inner, obs)[1], env.params)
     elif name == "drone":
         scene = _goal_scene(state.inner.goal.layout, env.params, True)
@@ -167,7 +170,7 @@ def _add_path(rows: dict[str, list[Any]], pose: tuple[Any, Any, Any]) -> None:
 
 def _pose_fn(env: Env) -> Callable[[PyTree, Array], tuple[Array, Array, Array]]:
     """Position, target (reference or goal) and external force; a flight's observation starts with its error."""
-    if env.spec.name == "quadrotor":
+    if env.spec.name in FLIGHTS:
         return lambda s, obs: (s.body.position, s.body.position + obs[:3], s.true_force)
     zero = jnp.zeros(3)
     return lambda s, _: (drone_pose(s)[0], s.goal.layout.goal, zero)

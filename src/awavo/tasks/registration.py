@@ -16,6 +16,7 @@ GYMNASIUM_IDS = {
     "awavo/HazardGrid-v0": ("hazard-grid", 50),
     "awavo/Drone-v0": ("drone", 1000),
     "awavo/Quadrotor-v0": ("quadrotor", 500),
+    "awavo/QuadrotorDetours-v0": ("quadrotor-detours", 500),
 }
 # The same for host tasks.
 HOST_IDS = {
