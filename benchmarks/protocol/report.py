@@ -12,6 +12,7 @@ import importlib.util
 import json
 import math
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def result(file: Path) -> MethodResult:
     )  # fmt: skip
 
 
+@cache
 def comparisons() -> list[TaskComparison]:
     """Every task that has evaluations, its methods in order."""
     facts, found = tasks_table(), []

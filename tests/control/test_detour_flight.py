@@ -61,7 +61,7 @@ def test_a_decision_commands_what_the_planner_would():
     wanted = model.command(state.inner.body, state.inner.time, decision[None])[:, 0]
     key = jax.random.key(1)
     (_, own), (_, out) = (
-        env.step(key, state, jnp.concatenate([now, later, brace]), env.params),
-        plain.step(key, state, wanted, plain.params),
+        jax.jit(env.step)(key, state, jnp.concatenate([now, later, brace]), env.params),
+        jax.jit(plain.step)(key, state, wanted, plain.params),
     )
     np.testing.assert_allclose(own.obs, out.obs, rtol=1e-4, atol=1e-4)
