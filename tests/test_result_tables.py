@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-LAST_RULE = "900f948"  # the last commit that changed a rule of docs/protocol.md
+LAST_RULE = "900f948"  # the last commit that changed a rule of docs/protocol.md for the tasks evaluated here
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -51,6 +51,19 @@ def test_the_protocol_is_older_than_every_evaluation():
         if asked.returncode == 128:
             pytest.skip("no git history here to compare commits in")
         assert asked.returncode == 0, commit
+
+
+def test_the_flights_table_of_the_readme():
+    found = json.loads((ROOT / "benchmarks" / "robots" / "results" / "fly.json").read_text())
+    assert "--first-seed 320 --seeds 8" in found["command"]
+    assert "seeds 320 to 327" in README
+    for name, row in found["results"].items():
+        rms, costs, count = row["rms_m"], row["costs"]["mean"], 8
+        cells = [
+            f"{rms['mean']:.3f} m ({rms['worst']:.3f} m)", f"{row['collisions']} of {count}",
+            f"{costs[0]:.1f}, {costs[1]:.2f}", f"{row['within_limits']} of {count}",
+        ]  # fmt: skip
+        assert re.search(rf"\| {name.removeprefix('awavo ')}, .*{re.escape(' | '.join(cells))} \|", README), name
 
 
 def test_every_evaluation_by_the_protocol_is_of_its_seeds_and_of_the_setting_that_was_chosen():

@@ -33,10 +33,16 @@ ROWS = (
 )
 
 
-def interval(values: np.ndarray) -> str:
-    """Mean and the 95% bootstrap interval over seeds."""
+def bounds(values: np.ndarray) -> tuple[float, float]:
+    """The 95% bootstrap interval of the mean over seeds."""
     draws = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
     low, high = np.percentile(draws, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def interval(values: np.ndarray) -> str:
+    """Mean and the 95% bootstrap interval over seeds."""
+    low, high = bounds(values)
     return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
 
 

@@ -43,17 +43,18 @@ DISCRETE = {"cartpole", "acrobot"}
 CONTINUOUS_ONLY = {"sac-lagrangian", "cal"}
 
 
-def interval(values: np.ndarray) -> str:
-    """Mean and the 95% bootstrap interval over seeds."""
-    low, high = bounds(values)
-    return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
+def _program(file: Path) -> Any:
+    """Another program of benchmarks/; its folder may hold files of the same names as ours."""
+    spec = importlib.util.spec_from_file_location(f"{file.parent.name}_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def bounds(values: np.ndarray) -> tuple[float, float]:
-    """The 95% bootstrap interval of the mean over seeds."""
-    draws = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return float(low), float(high)
+learner = _program(LEARNER / "report.py")
+bounds, interval = learner.bounds, learner.interval
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -138,11 +139,6 @@ def readme_table() -> str:
 
 def alone(compared: set[tuple[str, str]]) -> list[list[str]]:
     """Rows of benchmarks/learner for whose task and algorithm there is no comparison."""
-    spec = importlib.util.spec_from_file_location("learner_report", LEARNER / "report.py")
-    assert spec is not None
-    assert spec.loader is not None
-    learner = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(learner)
     rows = []
     for row in learner.ROWS:
         file = LEARNER / "results" / f"{row[0]}.json"
