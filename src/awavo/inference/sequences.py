@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from awavo.config import setting
@@ -33,6 +34,8 @@ MAX_MONOMIAL_DIM = 4
 ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
 # Noise on the actor's proposals: chance of any action instead; standard deviation as a share of half the range.
 DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
+# Share of a continuous candidate's noise that lasts into its next step: pushes that last go somewhere, trembling does not.
+LASTING = 0.5
 # Chance of any action instead of one that a particle over joint sequences remembers.
 JOINT_NOISE = 0.1
 # Order k of A-GSWD.
@@ -207,6 +210,14 @@ def _joint(space: Discrete, config: PlanningConfig) -> Sequences:
     )
 
 
+def _lasting(noise: Float[Array, "N K d"]) -> Float[Array, "N K d"]:
+    """Noise as wide as before at every step, of which LASTING remains in the next step."""
+    ago = np.subtract.outer(np.arange(noise.shape[0]), np.arange(noise.shape[0]))
+    mixing = np.where(ago >= 0, LASTING ** np.maximum(ago, 0), 0.0)
+    mixing[:, 1:] *= np.sqrt(1 - LASTING**2)
+    return jnp.einsum("nm,mkd->nkd", jnp.asarray(mixing, jnp.float32), noise)
+
+
 def _particles(space: Box, config: PlanningConfig) -> Sequences:
     num_actor, num_memory, num_prior = shares(config)
     horizon, dim, num = config.horizon, space.dim, config.num_particles
@@ -216,7 +227,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         actor_key, noise_key, prior_key = jax.random.split(key, 3)
         # Memory candidates are particles again, each as often as it takes.
         rows = jnp.swapaxes(q, 0, 1)[:, jnp.arange(num_memory) % num]
-        noise = BOX_NOISE * jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim))
+        noise = BOX_NOISE * _lasting(jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim)))
         prior = jax.random.uniform(prior_key, (horizon, num_prior, dim), minval=-1.0, maxval=1.0)
         others = jnp.concatenate([rows + noise[:, num_actor:], prior], 1)
         return jax.random.split(actor_key, horizon), noise[:, :num_actor], jnp.clip(others, -1.0, 1.0)
