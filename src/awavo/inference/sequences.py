@@ -26,7 +26,8 @@ from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = [
-    "PlanningConfig", "Sequences", "action_defining", "is_joint", "plan_dim", "sequences", "shares", "slice_shape",
+    "PlanningConfig", "Sequences", "action_defining", "is_joint", "lasting_noise", "plan_dim", "sequences", "shares",
+    "slice_shape",
 ]  # fmt: skip
 
 MAX_MONOMIAL_DIM = 4
@@ -34,7 +35,7 @@ MAX_MONOMIAL_DIM = 4
 ACTOR_SHARE, MEMORY_SHARE = 0.5, 0.3
 # Noise on the actor's proposals: chance of any action instead; standard deviation as a share of half the range.
 DISCRETE_NOISE, BOX_NOISE = 0.2, 0.3
-# Share of a continuous candidate's noise that lasts into its next step: pushes that last go somewhere, trembling does not.
+# Share of a continuous candidate's noise that lasts into its next step: what trembles goes nowhere.
 LASTING = 0.5
 # Chance of any action instead of one that a particle over joint sequences remembers.
 JOINT_NOISE = 0.1
@@ -210,8 +211,8 @@ def _joint(space: Discrete, config: PlanningConfig) -> Sequences:
     )
 
 
-def _lasting(noise: Float[Array, "N K d"]) -> Float[Array, "N K d"]:
-    """Noise as wide as before at every step, of which LASTING remains in the next step."""
+def lasting_noise(noise: Float[Array, "N K d"]) -> Float[Array, "N K d"]:
+    """Independent noise in, noise as wide at every step out, of which LASTING remains in the next step."""
     ago = np.subtract.outer(np.arange(noise.shape[0]), np.arange(noise.shape[0]))
     mixing = np.where(ago >= 0, LASTING ** np.maximum(ago, 0), 0.0)
     mixing[:, 1:] *= np.sqrt(1 - LASTING**2)
@@ -227,7 +228,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         actor_key, noise_key, prior_key = jax.random.split(key, 3)
         # Memory candidates are particles again, each as often as it takes.
         rows = jnp.swapaxes(q, 0, 1)[:, jnp.arange(num_memory) % num]
-        noise = BOX_NOISE * _lasting(jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim)))
+        noise = BOX_NOISE * lasting_noise(jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim)))
         prior = jax.random.uniform(prior_key, (horizon, num_prior, dim), minval=-1.0, maxval=1.0)
         others = jnp.concatenate([rows + noise[:, num_actor:], prior], 1)
         return jax.random.split(actor_key, horizon), noise[:, :num_actor], jnp.clip(others, -1.0, 1.0)

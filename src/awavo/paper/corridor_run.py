@@ -6,8 +6,8 @@ r"""The split corridor: two equal gaps in a wall, one of which may close; who ha
     at a random step before it the gap that is headed for, or the other, closes; the state shows which are open
     model exact, no learnt actor or critic: K candidates a decision, P particles of q from one step to the next
 
-All arms share the likelihood and the rule of the temperature; they differ in how K weighted candidates become the next
-q and an action. MPPI keeps a mean, CEM a mean and a spread.
+All arms share the likelihood, the rule of the temperature and noise that lasts; they differ in how K weighted
+candidates become the next q and an action. MPPI keeps a mean, CEM a mean and a spread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from awavo.inference.ensemble import Prediction
 from awavo.inference.planner import EFFECTIVE_SHARE, PlanningModel, planner, predicted_steps
-from awavo.inference.sequences import PlanningConfig, sequences, slice_shape
+from awavo.inference.sequences import PlanningConfig, lasting_noise, sequences, slice_shape
 from awavo.inference.wvi import tempered_weights
 from awavo.networks.distributions import SquashedGaussian
 from awavo.paper.arms import milliseconds
@@ -34,7 +34,8 @@ __all__ = ["ARMS", "Episode", "episode", "run_corridor", "score_flights", "start
 GAP, HALF_WIDTH, WALL, GOAL = 0.7, 0.22, 0.15, 1.5
 TIME_STEP, NOISE, LENGTH, HORIZON = 0.1, 0.1, 80, 20
 CLOSES = (4, 11)  # the step at which a gap closes: early enough to stop before the wall
-COST_WEIGHT, AHEAD = 2.0, 10.0  # of a step in the wall; the rest of the way, in rewards of the last state
+# A step in the wall costs more than a whole flight, or speed buys it; the rest of the way, in rewards of the last state.
+COST_WEIGHT, AHEAD = 10.0, 10.0
 SPACE = Box((-1.0, -1.0), (1.0, 1.0))
 SPEC = EnvSpec("corridor", 6, SPACE, LENGTH, ("wall",), (0.0,))
 ARMS: dict[str, dict[str, object]] = {
@@ -143,7 +144,8 @@ def _by_mean(config: PlanningConfig, rounds: int) -> tuple[Act, Array]:
         mean = jnp.concatenate([plan[1:], plan[-1:]])
         spread = jnp.full_like(mean, 0.5)
         for key_ in jax.random.split(key, rounds):
-            drawn = jnp.clip(mean + spread * jax.random.normal(key_, (num, HORIZON, 2)), -1.0, 1.0)
+            noise = jnp.swapaxes(lasting_noise(jax.random.normal(key_, (HORIZON, num, 2))), 0, 1)
+            drawn = jnp.clip(mean + spread * noise, -1.0, 1.0)
             score = _score(obs, drawn)
             if rounds == 1:
                 weights = tempered_weights(score, max(EFFECTIVE_SHARE * num, 1.0))[0]
