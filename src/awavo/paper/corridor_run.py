@@ -34,7 +34,7 @@ __all__ = ["ARMS", "Episode", "episode", "run_corridor", "score_flights", "start
 GAP, HALF_WIDTH, WALL, GOAL = 0.7, 0.22, 0.15, 1.5
 TIME_STEP, NOISE, LENGTH, HORIZON = 0.1, 0.1, 80, 20
 CLOSES = (4, 11)  # the step at which a gap closes: early enough to stop before the wall
-# A step in the wall costs more than a whole flight, or speed buys it; the rest of the way, in rewards of the last state.
+# A step in the wall costs more than a whole flight, or speed buys it; the rest of the way, in the last rewards.
 COST_WEIGHT, AHEAD = 10.0, 10.0
 SPACE = Box((-1.0, -1.0), (1.0, 1.0))
 SPEC = EnvSpec("corridor", 6, SPACE, LENGTH, ("wall",), (0.0,))
