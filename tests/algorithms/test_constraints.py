@@ -155,3 +155,15 @@ def test_many_episodes_need_less_in_reserve():
     estimate, doubt, limits = jnp.array([8.0]), jnp.array([1.0]), jnp.array([10.0])
     few, many = (float(cost_error(estimate, doubt, limits, 0.1, n)[0]) for n in (4, 16))
     np.testing.assert_allclose([few, many], [0.0, -0.05], atol=1e-6)
+
+
+def test_with_patience_only_those_near_their_limit_are_answered_slowly():
+    limits, doubt = jnp.full(2, 10.0), jnp.zeros(2)
+    costs = jnp.array([60.0, 19.0])  # six times the limit, and not twice
+    errors = [cost_error(costs, doubt, limits, 0.1, 16, patience) for patience in (1.0, 5.0)]
+    np.testing.assert_allclose(errors, [[1.0, 1.0], [5.0, 1.0]], rtol=1e-6)
+    (fast, w_fast), (slow, w_slow) = (
+        control_weights(jnp.zeros(2), error, 0.5, patience) for error, patience in zip(errors, (1.0, 5.0), strict=True)
+    )
+    np.testing.assert_allclose(slow / fast, [1.0, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(w_slow / w_fast, [1.0, 0.2], rtol=1e-6)

@@ -12,6 +12,7 @@ from toys import CONTINUOUS, compiled, toy_rollout
 from awavo.algorithms import constraints
 from awavo.algorithms.exploration import greedy_environments
 from awavo.algorithms.orpo_dr import OrpoDrConfig, entropy_target, orpo_dr, orpo_dr_parts
+from awavo.networks.normalizer import TAILS
 from awavo.training.compilation import jit_once
 from awavo.types import Discrete
 
@@ -263,3 +264,15 @@ def test_greedy_decisions_and_new_episodes_know_no_noise():
     np.testing.assert_array_equal(kept, memory)
     fresh, again = (decide(jax.random.key(3), programs.state, obs, fresh_memory, False)[0] for _ in range(2))
     np.testing.assert_array_equal(fresh, again)
+
+
+def test_a_larger_task_sees_the_tails_of_its_own_data():
+    spec = CONTINUOUS._replace(obs_dim=12)
+    programs = compiled(orpo_dr, CONFIG, spec)
+    assert programs.state.learner.actor.net.weights[0].shape[0] == 12 * (1 + len(TAILS))
+    rollout = toy_rollout(spec)
+    after, _ = programs.learn(jax.random.key(1), programs.state, rollout)
+    drawn = np.percentile(rollout.obs.reshape(-1, 12), TAILS, axis=0)
+    spread = np.std(rollout.obs.reshape(-1, 12), 0)
+    assert np.abs(np.asarray(after.obs_stats.thresholds) - drawn)[2:4].max() < 0.3 * spread.max()
+    assert min(toys.moved(programs.state.learner.actor.net, after.learner.actor.net)) > 1e-6

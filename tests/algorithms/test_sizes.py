@@ -5,7 +5,7 @@ from toys import CONTINUOUS, SPEC
 
 from awavo.algorithms.awavo import AwavoConfig
 from awavo.algorithms.orpo_dr import OrpoDrConfig
-from awavo.algorithms.sizes import SMALL, generation, is_small, resolve_sizes
+from awavo.algorithms.sizes import SMALL, generation, is_small, patience, resolve_sizes, sees_tails
 
 LARGE = CONTINUOUS._replace(obs_dim=SMALL)
 
@@ -35,6 +35,11 @@ def test_sizes_of_the_table(spec, config, expected):
     assert (*sizes, generation(spec, found)) == expected
     assert found.replay_capacity % (found.num_envs * found.rollout_length) == 0
     assert resolve_sizes(spec, found) == found
+
+
+def test_larger_tasks_see_their_tails_and_have_patience():
+    assert (patience(SPEC), sees_tails(SPEC)) == (1.0, False)
+    assert (patience(LARGE), sees_tails(LARGE)) == (5.0, True)
 
 
 def test_no_size_looks_at_a_name():

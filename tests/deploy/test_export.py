@@ -18,6 +18,7 @@ from awavo.deploy.export import export_policy, load_export, policy_file, write_f
 from awavo.deploy.onnx_actor import run_onnx
 from awavo.errors import InputError, MissingExtraError
 from awavo.networks import RunningStatistics
+from awavo.networks.normalizer import TAILS
 from awavo.registry import ALGORITHMS, make_task, resolve
 from awavo.results.certificate_record import read_record
 from awavo.results.store import seal_of
@@ -64,6 +65,9 @@ def test_continuous_actors(algo, tmp_path):
     state = jit_once(algorithm.init)(jax.random.key(0))
     rng = np.random.default_rng(0)
     stats = RunningStatistics(jnp.float32(10), jnp.asarray(rng.standard_normal(83), jnp.float32), jnp.full(83, 7.0))
+    if algo == "orpo-dr":  # a larger task: it sees its tails
+        thresholds = jnp.asarray(rng.standard_normal((len(TAILS), 83)), jnp.float32)
+        stats = stats._replace(thresholds=thresholds)
     state = (
         state._replace(obs_stats=stats)
         if algo in ("orpo-dr", "cal")

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from awavo.networks import (
     running_statistics,
     update_statistics,
 )
+from awavo.networks.normalizer import TAILS, follow_tails, num_inputs
 from awavo.networks.optimize import all_finite, choose
 from awavo.types import Box, Discrete
 
@@ -112,6 +114,66 @@ def test_normalize_leaves_constants_and_bounds_outliers():
     seen = np.asarray(jax.jit(normalize)(running, jnp.array([[3.0, 6.0], [1e9, 5.0]])))
     np.testing.assert_allclose(seen[0], [1.0, 1.0], rtol=1e-5)
     assert seen[1, 0] == 10.0
+
+
+def tailed(obs, scale=1.0, shift=0.0):
+    obs = scale * jnp.asarray(obs, jnp.float32) + shift
+    running = update_statistics(running_statistics(obs.shape[1], tails=True), obs)
+    return follow_tails(running, obs, jnp.float32(1.0)), obs
+
+
+def test_thresholds_are_the_ends_of_each_component_and_follow_it():
+    sample = np.random.default_rng(0).normal([0.0, 50.0], [1.0, 3.0], (2000, 2))
+    running, obs = tailed(sample)
+    np.testing.assert_allclose(running.thresholds, np.percentile(sample, TAILS, axis=0), rtol=1e-4, atol=1e-4)
+    half = follow_tails(running, obs + 1.0, jnp.float32(0.5))
+    np.testing.assert_allclose(half.thresholds, running.thresholds + 0.5, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(update_statistics(half, obs).thresholds, half.thresholds)
+    plain = running_statistics(2)
+    assert plain.thresholds is None
+    assert follow_tails(plain, obs, jnp.float32(1.0)) is plain
+
+
+def test_what_is_seen_of_the_tails_has_no_unit():
+    sample = np.random.default_rng(1).exponential(1.0, (1000, 3))
+    (running, obs), (far, far_obs) = tailed(sample), tailed(sample, 64.0, 256.0)
+    seen = normalize(running, obs)
+    assert seen.shape == (1000, num_inputs(3, True)) == (1000, 3 * (1 + len(TAILS)))
+    np.testing.assert_array_equal(seen[:, :3], normalize(running._replace(thresholds=None), obs))
+    np.testing.assert_allclose(seen, normalize(far, far_obs), atol=2e-3)
+    above = np.asarray(seen[:, 3:]).reshape(1000, len(TAILS), 3) > 0
+    np.testing.assert_allclose(above.mean((0, 2)), 1 - np.asarray(TAILS) / 100, atol=2e-3)
+
+
+def test_an_edge_at_the_end_of_a_component_is_learnt_with_the_tails_and_not_without():
+    """As with a hazard on a lidar: the signal is 1 where any of 16 components is in its last half percent."""
+    rng = np.random.default_rng(2)
+    train, test = (rng.beta(1.0, 3.0, (2000, 16)).astype(np.float32) for _ in range(2))
+    edge = np.quantile(train, 0.995)
+    running, _ = tailed(train)
+
+    @jax.jit
+    def fitted(inputs, probes, wanted):
+        net = mlp(jax.random.key(0), (inputs.shape[1], 64, 1), standardize=True)
+        optimizer = optax.adam(3e-3)
+
+        def step(carry, index):
+            net, opt = carry
+            grads = jax.grad(lambda n: jnp.mean((n(inputs[index])[:, 0] - wanted[index]) ** 2))(net)
+            updates, opt = optimizer.update(grads, opt)
+            return (optax.apply_updates(net, updates), opt), None
+
+        rows = jax.random.randint(jax.random.key(1), (400, 128), 0, len(wanted))
+        return jax.lax.scan(step, (net, optimizer.init(net)), rows)[0][0](probes)[:, 0]
+
+    wanted, truth = (jnp.asarray((x.max(1) > edge).astype(np.float32)) for x in (train, test))
+    assert 0.03 < float(truth.mean()) < 0.15
+    found = {
+        tails: np.corrcoef(fitted(normalize(stats, train), normalize(stats, test), wanted), truth)[0, 1]
+        for tails, stats in ((True, running), (False, running._replace(thresholds=None)))
+    }
+    assert found[True] > 0.5
+    assert found[False] < 0.3
 
 
 def test_squashed_density_is_that_of_the_draw_and_integrates_to_one():

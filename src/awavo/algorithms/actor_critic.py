@@ -28,6 +28,7 @@ from awavo.inference.operators import Operator
 from awavo.inference.optimality import ReturnRange, log_optimality_fn
 from awavo.networks import Actor, Categorical, RunningStatistics, SquashedMixture, actor, normalize
 from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
+from awavo.networks.normalizer import num_inputs
 from awavo.networks.optimize import adam, descend, optimizer_state, polyak_average
 from awavo.networks.quantiles import bellman_targets, quantile_huber
 from awavo.types import EnvSpec
@@ -114,21 +115,22 @@ class ActorCritic(NamedTuple):
     update: Callable[[Array, Learner, ring.ReplayBuffer, Objective, Imagine | None], tuple[Learner, GradientMetrics]]
 
 
-def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator) -> ActorCritic:
-    """Build actor and critics of a task."""
+def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator, tails: bool = False) -> ActorCritic:
+    """Build actor and critics of a task; with `tails` they see the ends of each component of an observation."""
     log_optimality = log_optimality_fn(operator)
+    width = num_inputs(spec.obs_dim, tails)
     actor_optimizer = adam(config.actor_lr, MAX_GRAD_NORM)
     critic_optimizer = adam(config.critic_lr, MAX_GRAD_NORM)
 
     def draw_critic(key: Array) -> QuantileCritic:
         return quantile_critic(
-            key, spec.obs_dim, spec.action_space, config.hidden, 1 + spec.num_costs, config.num_quantiles,
+            key, width, spec.action_space, config.hidden, 1 + spec.num_costs, config.num_quantiles,
             scale=1.0, standardize=True,
         )  # fmt: skip
 
     def init(key: Array) -> Learner:
         actor_key, critic_key = jax.random.split(key)
-        policy = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden, config.num_components)
+        policy = actor(actor_key, width, spec.action_space, config.hidden, config.num_components)
         critic = cautious_critic(critic_key, config.num_critics, draw_critic)
         opts = optimizer_state(actor_optimizer, policy), optimizer_state(critic_optimizer, critic)
         return Learner(policy, critic, _copy(critic), _copy(policy), *opts)

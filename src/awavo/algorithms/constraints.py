@@ -18,6 +18,10 @@ environments, 32,000 steps.
 with dt in generations of episodes: one of every environment, but no fewer than `sizes.generation` says. w_i is the
 dual variable of constraint i, driven by proportional and integral control: rectification by weights is a primal-dual
 method; `rectify="hard"`, the paper's switch, is the primal one.
+
+A weight must not run ahead of what the critics know. Where costs hang on many numbers (`sizes.patience`) both gains are
+divided by five, and errors count up to five: who is far outside is answered as fast as ever, who is near his limit
+slowly. Answered at full speed, an agent among hazards that it cannot tell apart yet learns to stand still.
 """
 
 from __future__ import annotations
@@ -124,18 +128,19 @@ def cost_error(
     limits: Float[Array, " C"],
     margin: float,
     generation: int,
+    patience: float = 1.0,
 ) -> Float[Array, " C"]:
-    """How far J is above its aim, as a share of the limit in [-1, 1]; for a limit of 0 any cost is an error of 1."""
+    """How far J is above its aim, as a share of the limit in [-1, patience]; of a limit of 0 any cost is all of it."""
     reserve = CAUTION * math.sqrt(4 / generation) * deviation
     aim = (1.0 - margin) * limits - jnp.minimum(reserve, 0.5 * limits)
-    return jnp.clip((estimate - aim) / jnp.where(limits > 0, limits, 1e-6), -1.0, 1.0)
+    return jnp.clip((estimate - aim) / jnp.where(limits > 0, limits, 1e-6), -1.0, patience)
 
 
 def control_weights(
-    integral: Float[Array, " C"], error: Float[Array, " C"], generations: float
+    integral: Float[Array, " C"], error: Float[Array, " C"], generations: float, patience: float = 1.0
 ) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
     """The next integral part and the weights w_i, after so many generations of episodes."""
     # A weight that grew large while the policy lagged behind it must not outlast the violation.
     pace = jnp.where(error < 0, jnp.maximum(integral, 1.0), 1.0)
-    integral = jnp.clip(integral + INTEGRAL * generations * pace * error, 0.0, WEIGHT_MAX)
-    return integral, jnp.maximum(integral + PROPORTIONAL * error, 0.0)
+    integral = jnp.clip(integral + INTEGRAL / patience * generations * pace * error, 0.0, WEIGHT_MAX)
+    return integral, jnp.maximum(integral + PROPORTIONAL / patience * error, 0.0)

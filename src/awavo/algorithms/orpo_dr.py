@@ -51,7 +51,7 @@ from awavo.algorithms.constraints import (
     with_greedy_excess,
 )
 from awavo.algorithms.exploration import GREEDY_EVERY, cut_ages, greedy_environments, lasting_noise, start_noise
-from awavo.algorithms.sizes import generation, is_planned, resolve_sizes
+from awavo.algorithms.sizes import generation, is_planned, patience, resolve_sizes, sees_tails
 from awavo.algorithms.units import Units, cost_shares, initial_units, measure_units, rescale
 from awavo.config import setting
 from awavo.inference.operators import Operator, make_operator
@@ -72,7 +72,7 @@ from awavo.networks import (
     actor_parts,
     normalize,
 )
-from awavo.networks.normalizer import running_statistics, update_statistics
+from awavo.networks.normalizer import follow_tails, running_statistics, update_statistics
 from awavo.networks.optimize import all_finite, choose
 from awavo.networks.stochastic import kl_divergence
 from awavo.types import ActorParts, Algorithm, Critics, Discrete, EnvSpec, Rollout
@@ -175,7 +175,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     """Build the parts of ORPO-DR for a task."""
     config = resolve_sizes(spec, config)
     operator = operator or make_operator(config.operator, temperature=config.temperature)
-    networks = actor_critic(spec, config, operator)
+    networks = actor_critic(spec, config, operator, sees_tails(spec))
     likelihood = log_optimality_fn(operator)
     limits = jnp.asarray(spec.cost_limits, jnp.float32).reshape(spec.num_costs)
     shares = cost_shares(spec, config.discount)
@@ -192,7 +192,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         return OrpoDrState(
             learner,
             ring.empty_replay(spec, config.replay_capacity, config.backup_steps),
-            running_statistics(spec.obs_dim),
+            running_statistics(spec.obs_dim, sees_tails(spec)),
             initial_units(spec, config.num_envs),
             initial_bounds(signals),
             ReturnRange(jnp.zeros(signals), jnp.zeros(signals)),
@@ -231,8 +231,9 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         feasible = ~jnp.any(error > 0)
         integral, weights = branch(state.integral, error)  # lines 3 and 5: the branch, as weights
         batch = ring.sample(range_key, state.replay, RANGE_ROWS)
-        values = raw_values(state, state.learner.target_critic(normalize(state.obs_stats, batch.obs), batch.action))
         rate = jnp.where(ready, jnp.where(first, 1.0, 1.0 - math.exp(-rows / RANGE_STEPS)), 0.0)
+        state = state._replace(obs_stats=follow_tails(state.obs_stats, batch.obs, rate))
+        values = raw_values(state, state.learner.target_critic(normalize(state.obs_stats, batch.obs), batch.action))
         floors = jnp.concatenate([REWARD_FLOOR * state.units.unit[:1], state.units.unit[1:]])
         state = state._replace(ranges=measure_range(state.ranges, values, floors, rate))
         bounds = return_bounds(state.bounds, config.discount, BOUND_MARGIN)
@@ -307,7 +308,9 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             estimate = with_greedy_excess(estimate, state.greedy_profile, spec.horizon)
         if config.rectify == "hard":
             return estimate, estimate - (1.0 - config.margin) * limits - config.tolerance
-        return estimate, cost_error(estimate, standard_error(state.profile), limits, config.margin, episodes)
+        return estimate, cost_error(
+            estimate, standard_error(state.profile), limits, config.margin, episodes, patience(spec)
+        )
 
     def branch(integral: Array, error: Array) -> tuple[Array, Array]:
         """The next integral parts, and (w_r, w_1, .., w_C) of the branch that the errors select."""
@@ -316,7 +319,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             return integral, jnp.concatenate(
                 [jnp.where(jnp.any(violated), 0.0, 1.0)[None], violated.astype(jnp.float32)]
             )
-        integral, w = control_weights(integral, error, rows / (episodes * spec.horizon))
+        integral, w = control_weights(integral, error, rows / (episodes * spec.horizon), patience(spec))
         return integral, jnp.concatenate([jnp.ones(1), w]) / (1.0 + w.sum())
 
     def raw_values(state: OrpoDrState, quantiles: Float[Array, "... signals M"]) -> Float[Array, "... signals"]:

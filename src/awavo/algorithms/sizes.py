@@ -10,14 +10,17 @@ gradient steps        one for each environment step,    one for eight steps, at 
 batch                 128                               128                                256
 planning              on                                off                                off
 generation            4 episodes                        16 episodes                        16 episodes
+patience              1                                 1                                  5
+tails seen            no                                no                                 yes
 ====================  ================================  =================================  ============================
 
 Small is a task whose observation and action have at most `SMALL` numbers together: a model of few numbers is learnt
-from few steps and worth planning in; of lidars and joints it is not. Planned steps are dear, and more is learnt from
-each. With another number of environments a rollout has as many steps in all, but no fewer than 8 of each, and a
-generation is at least an episode of each. Where a rollout has more than `ROWS` steps, as with thousands of environments
-on an accelerator, the batch grows with them, up to 16 times: data is cheap there, and gradient steps are not. The
-warm-up is four episodes, at most 4,000 steps. docs/learner.md has the measurements.
+from few steps and worth planning in; of lidars and joints it is not, their ends are shown to the networks
+(`networks.normalizer`), and weights are patient with what hangs on so many numbers (`constraints`). Planned steps are
+dear, and more is learnt from each. With another number of environments a rollout has as many steps in all, but no fewer
+than 8 of each, and a generation is at least an episode of each. Where a rollout has more than `ROWS` steps, as with
+thousands of environments on an accelerator, the batch grows with them, up to 16 times: data is cheap there, and
+gradient steps are not. The warm-up is four episodes, at most 4,000 steps. docs/learner.md has the measurements.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import TypeVar
 from awavo.algorithms.actor_critic import ActorCriticConfig
 from awavo.types import Discrete, EnvSpec
 
-__all__ = ["generation", "is_planned", "is_small", "resolve_sizes"]
+__all__ = ["generation", "is_planned", "is_small", "patience", "resolve_sizes", "sees_tails"]
 
 # Numbers in an observation and an action up to which a task is small; rows of a rollout from which the batch grows.
 SMALL, ROWS = 12, 1024
@@ -45,6 +48,16 @@ def is_small(spec: EnvSpec) -> bool:
 def generation(spec: EnvSpec, config: ActorCriticConfig) -> int:
     """Episodes after which a constraint's weight has had its say: what is planned is learnt in fewer of them."""
     return max(config.num_envs, 4 if is_planned(spec, config) else 16)
+
+
+def patience(spec: EnvSpec) -> float:
+    """By how much a constraint's weight answers more slowly than where costs hang on few numbers."""
+    return 1.0 if is_small(spec) else 5.0
+
+
+def sees_tails(spec: EnvSpec) -> bool:
+    """Whether networks are shown the ends of each component's distribution."""
+    return not is_small(spec)
 
 
 def is_planned(spec: EnvSpec, config: ActorCriticConfig) -> bool:

@@ -246,7 +246,7 @@ def _beside(net: MLP, prior: MLP, scale: float) -> MLP:
 
 def spread(stats: RunningStatistics) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Mean and standard deviation, 1 where nothing ever varied."""
-    count, mean, squares = stats
+    count, mean, squares = stats.total, stats.mean, stats.deviation
     variance = squares / jnp.maximum(count, 1.0)
     return mean, jnp.where(variance > 1e-12, jnp.sqrt(jnp.maximum(variance, 1e-12)), 1.0)
 
@@ -257,7 +257,7 @@ def signal_spread(stats: RunningStatistics, units: Float[Array, " n"]) -> tuple[
     Where nothing ever varied, the size of the mean: a reward that is the same at every step has no spread, but an error
     of 0.05 is small beside 1 and not beside 0.001. `units` where nothing but 0 was seen.
     """
-    count, mean, squares = stats
+    count, mean, squares = stats.total, stats.mean, stats.deviation
     variance = squares / jnp.maximum(count, 1.0)
     size = jnp.where(mean != 0, jnp.abs(mean), units)
     varied = variance > 1e-12 * size**2
