@@ -12,7 +12,7 @@ import scipy.optimize
 from awavo.inference.ensemble import Prediction, ensemble
 from awavo.inference.operators import make_operator
 from awavo.inference.planner import EFFECTIVE_SHARE, PlanningModel, ensemble_steps, planner, predicted_steps
-from awavo.inference.sequences import LASTING, PlanningConfig, lasting_noise, sequences, slice_shape
+from awavo.inference.sequences import LASTING, PlanningConfig, candidate_noise, sequences, slice_shape
 from awavo.inference.wvi import resample
 from awavo.networks import Categorical, SquashedGaussian
 from awavo.tasks.tabular import hazard_grid_cmdp
@@ -122,7 +122,7 @@ def test_the_spread_that_members_predict_enters_the_likelihood():
 
 
 def test_noise_that_lasts_is_as_wide_at_every_step_and_half_of_it_is_left_in_the_next():
-    noise = np.asarray(lasting_noise(jax.random.normal(jax.random.key(0), (6, 20_000, 2)))).reshape(6, -1)
+    noise = np.asarray(candidate_noise(jax.random.key(0), (6, 20_000, 2))).reshape(6, -1)
     np.testing.assert_allclose(noise.std(1), 1.0, atol=0.02)
     ago = np.abs(np.subtract.outer(range(6), range(6)))
     np.testing.assert_allclose(np.corrcoef(noise), LASTING**ago, atol=0.02)

@@ -26,7 +26,7 @@ from awavo.transport.defining import Defining, LinearForms, Polynomial
 from awavo.types import ActionSpace, Box, Discrete
 
 __all__ = [
-    "PlanningConfig", "Sequences", "action_defining", "is_joint", "lasting_noise", "plan_dim", "sequences", "shares",
+    "PlanningConfig", "Sequences", "action_defining", "candidate_noise", "is_joint", "plan_dim", "sequences", "shares",
     "slice_shape",
 ]  # fmt: skip
 
@@ -211,12 +211,12 @@ def _joint(space: Discrete, config: PlanningConfig) -> Sequences:
     )
 
 
-def lasting_noise(noise: Float[Array, "N K d"]) -> Float[Array, "N K d"]:
-    """Independent noise in, noise as wide at every step out, of which LASTING remains in the next step."""
-    ago = np.subtract.outer(np.arange(noise.shape[0]), np.arange(noise.shape[0]))
+def candidate_noise(key: Array, shape: tuple[int, int, int]) -> Float[Array, "N K d"]:
+    """Standard normal at every one of N steps; LASTING of it remains in the next step."""
+    ago = np.subtract.outer(np.arange(shape[0]), np.arange(shape[0]))
     mixing = np.where(ago >= 0, LASTING ** np.maximum(ago, 0), 0.0)
     mixing[:, 1:] *= np.sqrt(1 - LASTING**2)
-    return jnp.einsum("nm,mkd->nkd", jnp.asarray(mixing, jnp.float32), noise)
+    return jnp.einsum("nm,mkd->nkd", jnp.asarray(mixing, jnp.float32), jax.random.normal(key, shape))
 
 
 def _particles(space: Box, config: PlanningConfig) -> Sequences:
@@ -228,7 +228,7 @@ def _particles(space: Box, config: PlanningConfig) -> Sequences:
         actor_key, noise_key, prior_key = jax.random.split(key, 3)
         # Memory candidates are particles again, each as often as it takes.
         rows = jnp.swapaxes(q, 0, 1)[:, jnp.arange(num_memory) % num]
-        noise = BOX_NOISE * lasting_noise(jax.random.normal(noise_key, (horizon, num_actor + num_memory, dim)))
+        noise = BOX_NOISE * candidate_noise(noise_key, (horizon, num_actor + num_memory, dim))
         prior = jax.random.uniform(prior_key, (horizon, num_prior, dim), minval=-1.0, maxval=1.0)
         others = jnp.concatenate([rows + noise[:, num_actor:], prior], 1)
         return jax.random.split(actor_key, horizon), noise[:, :num_actor], jnp.clip(others, -1.0, 1.0)

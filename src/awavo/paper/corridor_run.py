@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from awavo.inference.ensemble import Prediction
 from awavo.inference.planner import EFFECTIVE_SHARE, PlanningModel, planner, predicted_steps
-from awavo.inference.sequences import PlanningConfig, lasting_noise, sequences, slice_shape
+from awavo.inference.sequences import PlanningConfig, candidate_noise, sequences, slice_shape
 from awavo.inference.wvi import tempered_weights
 from awavo.networks.distributions import SquashedGaussian
 from awavo.paper.arms import milliseconds
@@ -144,7 +144,7 @@ def _by_mean(config: PlanningConfig, rounds: int) -> tuple[Act, Array]:
         mean = jnp.concatenate([plan[1:], plan[-1:]])
         spread = jnp.full_like(mean, 0.5)
         for key_ in jax.random.split(key, rounds):
-            noise = jnp.swapaxes(lasting_noise(jax.random.normal(key_, (HORIZON, num, 2))), 0, 1)
+            noise = jnp.swapaxes(candidate_noise(key_, (HORIZON, num, 2)), 0, 1)
             drawn = jnp.clip(mean + spread * noise, -1.0, 1.0)
             score = _score(obs, drawn)
             if rounds == 1:
