@@ -30,6 +30,7 @@ __all__ = ["Checkpoint", "latest_checkpoint", "read_checkpoint", "restore", "wri
 
 FORMAT = "awavo-checkpoint-1"
 KEEP = 2  # the newest, and one to fall back on
+REMEDY = "Written by another version? Use that one (config.json has its commit), or train again."
 Tree = TypeVar("Tree")
 
 
@@ -59,7 +60,7 @@ def restore(arrays: Mapping[str, np.ndarray], template: Tree, path: Path) -> Tre
     names = [jax.tree_util.keystr(p, simple=True, separator=".") for p, _ in leaves]
     if set(names) != set(arrays):
         odd = sorted(set(names) ^ set(arrays))[0]
-        raise CheckpointError(f"'{path}' does not fit this run: array '{odd}' is in only one of them.")
+        raise CheckpointError(f"'{path}' does not fit this run: array '{odd}' is in only one of them. {REMEDY}")
     return jax.tree_util.tree_unflatten(
         treedef, [_fit(arrays[name], leaf, name, path) for name, (_, leaf) in zip(names, leaves, strict=True)]
     )
@@ -71,7 +72,7 @@ def _fit(array: np.ndarray, leaf: jax.Array | jax.ShapeDtypeStruct, name: str, p
     if array.shape != leaf.shape or array.dtype != leaf.dtype:
         raise CheckpointError(
             f"'{path}' does not fit this run: '{name}' is {array.dtype}{list(array.shape)}, "
-            f"expected {leaf.dtype}{list(leaf.shape)}."
+            f"expected {leaf.dtype}{list(leaf.shape)}. {REMEDY}"
         )
     return array
 
