@@ -72,7 +72,8 @@ def _against_paper(flights: Sequence[str], rows: Rows) -> str:
     return (
         "**Against the paper.** AWaVO slightly outperforms PCPO (real vehicle there, simulated here): "
         + "; ".join(found)
-        + ". AWaVO knows the physics of the vehicle here and plans with it; PCPO learns a policy from observations."
+        + ". Both decide over the same detours and braces, flown by the same tracking law; AWaVO plans in the physics "
+        + "of the vehicle, PCPO learns from observations when to use them."
         + _learnt(flights, rows)
     )
 
