@@ -197,4 +197,5 @@ def test_numbers(value, text):
 
 def test_estimates():
     assert format_estimate(Estimate(198.34, 197.0, 199.4, 10, "")) == "198.3 [197.0, 199.4]"
+    assert format_estimate(Estimate(0.0, -0.0035, 0.0031, 10, "")) == "0.000000 [-0.003500, 0.003100]"
     assert format_estimate(Estimate(3.0, np.nan, np.nan, 1, "")) == "3.000"

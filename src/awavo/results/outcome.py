@@ -156,10 +156,11 @@ def format_number(value: float | None, like: float | None = None) -> str:
 
 def format_estimate(estimate: Estimate) -> str:
     """`198.3 [197.0, 199.4]`, or the value alone where there is no interval."""
-    value = format_number(estimate.value)
     if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
-        return value
-    low, high = (format_number(bound, estimate.value) for bound in (estimate.low, estimate.high))
+        return format_number(estimate.value)
+    # A value of 0 has no digits of its own to go by.
+    scale = estimate.value or max(abs(estimate.low), abs(estimate.high))
+    value, low, high = (format_number(number, scale) for number in (estimate.value, estimate.low, estimate.high))
     return f"{value} [{low}, {high}]"
 
 
