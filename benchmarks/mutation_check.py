@@ -130,6 +130,24 @@ MUTANTS = {
         "return jnp.ones_like(low / (high - low))",
         "tests/inference/test_operators.py",
     ),
+    "candidates whose noise does not last": Mutant(
+        "inference/sequences.py",
+        "BOX_NOISE * candidate_noise(noise_key, (horizon",
+        "BOX_NOISE * jax.random.normal(noise_key, (horizon",
+        "tests/inference/test_planner.py",
+    ),
+    "weights without patience": Mutant(
+        "algorithms/sizes.py",
+        "return 1.0 if is_small(spec) else 5.0",
+        "return 1.0",
+        "tests/algorithms/test_sizes.py tests/algorithms/test_constraints.py",
+    ),
+    "thresholds that stay where they began": Mutant(
+        "networks/normalizer.py",
+        "thresholds=stats.thresholds + rate * (points - stats.thresholds)",
+        "thresholds=stats.thresholds",
+        "tests/networks/test_networks.py",
+    ),
     "all cells along the whole cloud's slices": Mutant(
         "inference/cells.py",
         "ascended = ascend(jnp.repeat(masses, looked, 0), rows.reshape(count * looked, -1))",

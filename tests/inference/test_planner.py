@@ -126,6 +126,10 @@ def test_noise_that_lasts_is_as_wide_at_every_step_and_half_of_it_is_left_in_the
     np.testing.assert_allclose(noise.std(1), 1.0, atol=0.02)
     ago = np.abs(np.subtract.outer(range(6), range(6)))
     np.testing.assert_allclose(np.corrcoef(noise), LASTING**ago, atol=0.02)
+    # The candidates of a decision have it: those of the actor here.
+    q = sequences(Box((-1.0,), (1.0,)), PlanningConfig(horizon=3, num_sequences=20_000))
+    drawn = np.asarray(q.prepare(jax.random.key(1), q.start())[1])[..., 0]
+    np.testing.assert_allclose(np.corrcoef(drawn), LASTING ** ago[:3, :3], atol=0.05)
 
 
 def test_warm_start_carries_over(monkeypatch):

@@ -70,6 +70,15 @@ def test_flight(write, own, cost, verdict):
     assert data.height == 20
 
 
+@pytest.mark.parametrize(("own", "other", "verdict"), [(0, 3, "confirmed"), (3, 3, "undecided")])
+def test_who_alone_keeps_the_limits_of_a_flight_outperforms_whatever_the_return(write, own, other, verdict):
+    awavo = {**flight_row("awavo", -90 + AROUND, own), "rms_m": [0.1] * 10, "collision": [False] * 10}
+    pcpo = flight_row("pcpo", -50 + AROUND, other)
+    text, _ = collected(write(result("flight", "FT3-awavo", awavo), result("flight", "FT3-pcpo", pcpo)), "flight")
+    assert f"on FT3 {verdict} (return" in text
+    assert f"; {0 if own else 10} of 10 and 0 of 10 seeds within limits)" in text
+
+
 @pytest.mark.parametrize(
     ("cost", "returns", "said"),
     [

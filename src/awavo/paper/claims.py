@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from awavo.paper.comparison import Standing, TaskComparison, difference
 from awavo.paper.names import ALGO_NAMES
 from awavo.results.outcome import format_estimate
+from awavo.types import Estimate
 
-__all__ = ["CLAIMS", "CONFIRMED", "REFUTED", "UNDECIDED", "Claim", "Verdict", "check_claims"]
+__all__ = ["CLAIMS", "CONFIRMED", "REFUTED", "UNDECIDED", "Claim", "Verdict", "check_claims", "outperforms"]
 
 CONFIRMED, REFUTED, UNDECIDED = "confirmed", "not confirmed", "undecided"
 
@@ -68,6 +69,15 @@ def check_claims(comparisons: Sequence[TaskComparison]) -> list[Verdict]:
     return found
 
 
+def outperforms(better_within: bool, worse_within: bool, gap: Estimate) -> str:
+    """The verdict on "better outperforms worse": by limits where one alone keeps them, by return where both do."""
+    if better_within != worse_within:
+        return CONFIRMED if better_within else REFUTED
+    if not better_within:
+        return UNDECIDED
+    return CONFIRMED if gap.low > 0 else REFUTED if gap.high < 0 else UNDECIDED
+
+
 def _judge(better: Standing, worse: Standing) -> tuple[str, str]:
     first, second = (ALGO_NAMES.get(s.entry.algo, s.entry.algo) for s in (better, worse))
     counts = better.entry.env_steps, worse.entry.env_steps
@@ -77,11 +87,8 @@ def _judge(better: Standing, worse: Standing) -> tuple[str, str]:
     if max(counts) - min(counts) > STEP_SLACK * max(counts):
         return UNDECIDED, f"their steps differ: {reason}"
     if not better.is_within and not worse.is_within:
-        return UNDECIDED, f"both are outside their limits: {reason}"
-    if better.is_within != worse.is_within:
+        reason = f"both are outside their limits: {reason}"
+    elif better.is_within != worse.is_within:
         kept, lost, name = (first, worse, second) if better.is_within else (second, better, first)
         reason = f"{kept} keeps its limits, {name} does in {lost.feasible_seeds} of {len(lost.entry.seeds)}{steps}"
-        return (CONFIRMED if better.is_within else REFUTED), reason
-    if gap.low > 0:
-        return CONFIRMED, reason
-    return (REFUTED if gap.high < 0 else UNDECIDED), reason
+    return outperforms(better.is_within, worse.is_within, gap), reason

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from awavo.paper.claims import CONFIRMED, outperforms
 from awavo.paper.comparison import difference
 from awavo.paper.job import ResultRow
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
@@ -62,11 +63,12 @@ def _against_paper(flights: Sequence[str], rows: Rows) -> str:
         if own is None or other is None:
             continue
         gap = difference(np.array(own["returns"]), np.array(other["returns"]))
-        kept = STRICT.holds(int(_within(own).sum()), len(own["returns"]))
-        better = gap.low > 0 and kept
-        verdict = "confirmed" if better else "not confirmed" if gap.high < 0 or not kept else "undecided"
-        verdict = "not put to the test" if better and not _flies(other) else verdict
-        found.append(f"on {flight} {verdict} (return of AWaVO less that of PCPO {format_estimate(gap)})")
+        within = [(int(_within(row).sum()), len(row["returns"])) for row in (own, other)]
+        verdict = outperforms(*(STRICT.holds(*counts) for counts in within), gap)
+        verdict = "not put to the test" if verdict == CONFIRMED and not _flies(other) else verdict
+        seeds = " and ".join(f"{kept} of {of}" for kept, of in within)
+        told = f"return of AWaVO less that of PCPO {format_estimate(gap)}; {seeds} seeds within limits"
+        found.append(f"on {flight} {verdict} ({told})")
     if not found:
         return "**Against the paper.** PCPO was not flown: its comparison with AWaVO cannot be judged."
     return (
