@@ -55,7 +55,7 @@ def test_the_best_setting_keeps_its_limits_first(search, tmp_path):
 
 
 def test_a_command_names_the_tuning_seeds_and_the_setting(search, settings):
-    told = search.command("drone", "pcpo", 3, Path("x.json"), 60.0)
+    told = search.command("drone", "pcpo", 3, Path("x.json"), 60.0, search.TUNING_SEEDS)
     assert told[told.index("--first-seed") + 1] == "100"
     assert told[told.index("--seeds") + 1] == "3"
     assert told[told.index("--num-envs") + 1] == str(settings["pcpo"][3]["num_envs"])
@@ -63,7 +63,7 @@ def test_a_command_names_the_tuning_seeds_and_the_setting(search, settings):
 
 
 def test_an_evaluation_has_fresh_seeds_and_ours_no_setting(search):
-    told = search.command("drone", "orpo-dr", 0, Path("x.json"), search.FOREVER, tuning=False)
+    told = search.command("drone", "orpo-dr", 0, Path("x.json"), search.FOREVER, search.EVALUATION_SEEDS)
     assert told[told.index("--first-seed") + 1 : told.index("--first-seed") + 4] == ["400", "--seeds", "10"]
     assert "--option" not in told
     assert "--num-envs" not in told

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def test_the_intervals_of_the_evaluation_hold_what_other_seeds_gave():
 
 def test_the_protocol_is_older_than_every_evaluation():
     report = program("protocol/report.py")
-    files = [*(report.HERE / "results").glob("*.json"), *(report.HERE / "repeated").glob("*.json")]
+    files = [file for folder in ("results", "again", "repeated") for file in (report.HERE / folder).glob("*.json")]
     for commit in {json.loads(file.read_text())["commit"] for file in files}:
         asked = subprocess.run(["git", "merge-base", "--is-ancestor", LAST_RULE, commit], cwd=ROOT, capture_output=True)
         if asked.returncode == 128:
@@ -68,9 +69,10 @@ def test_the_flights_table_of_the_readme():
 
 def test_every_evaluation_by_the_protocol_is_of_its_seeds_and_of_the_setting_that_was_chosen():
     report = program("protocol/report.py")
-    for file in (report.HERE / "results").glob("*.json"):
-        found = json.loads(file.read_text())
-        assert found["seeds"] == list(range(400, 410))
+    files = [*(report.HERE / "results").glob("*.json"), *(report.HERE / "again").glob("*.json")]
+    for file in files:
+        found, first = json.loads(file.read_text()), 410 if file.parent.name == "again" else 400
+        assert found["seeds"] == list(range(first, first + 10))
         assert re.fullmatch(r"[0-9a-f]{7,12}", found["commit"])
         if found["algo"] not in report.OURS:
             best, _ = report.choose(found["task"], found["algo"], report.HERE / "tuned")
@@ -79,6 +81,23 @@ def test_every_evaluation_by_the_protocol_is_of_its_seeds_and_of_the_setting_tha
                 assert told in found["command"], file.name
         else:
             assert "--option" not in found["command"]
+
+
+def test_ours_evaluated_again_take_the_place_of_the_first_evaluation_which_stays_on_the_page(tmp_path, monkeypatch):
+    report = program("protocol/report.py")
+    for folder in ("results", "again"):
+        (tmp_path / folder).mkdir()
+    for name in ("drone-orpo-dr.json", "drone-pcpo.json"):
+        shutil.copy(report.HERE / "results" / name, tmp_path / "results")
+    later = json.loads((tmp_path / "results" / "drone-orpo-dr.json").read_text())
+    later["seeds"] = list(range(410, 420))
+    (tmp_path / "again" / "drone-orpo-dr.json").write_text(json.dumps(later))
+    monkeypatch.setattr(report, "HERE", tmp_path)
+    (comparison,) = report.comparisons()
+    assert {s.entry.algo: s.entry.seeds[0] for s in comparison.standings} == {"orpo-dr": 410, "pcpo": 400}
+    (line,) = report.changed_since()
+    assert line.startswith("| drone | ORPO-DR | 300,032 | 18.5 ")
+    assert "Ours before they were changed" in report.page()
 
 
 def test_every_row_of_the_learner_names_its_command_its_commit_and_seeds_that_were_not_tuned_on():

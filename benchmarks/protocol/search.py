@@ -4,10 +4,11 @@
     python benchmarks/protocol/search.py run --task drone --algo pcpo --out tuned   # 20 settings on seeds 100 to 102
     python benchmarks/protocol/search.py choose --out tuned                     # the best of each task and method
     python benchmarks/protocol/search.py evaluate --task drone --algo pcpo --out tuned   # it, on seeds 400 to 409
+    python benchmarks/protocol/search.py evaluate --task drone --algo awavo --again   # ours, changed since: 410 to 419
 
 `run` and `evaluate` skip what is there, so they resume, and several machines can share a folder's files. Ours are not
 searched: ORPO-DR and AWaVO have one configuration for every task. Results of `run` lie in `tuned`, those of `evaluate`
-in `results` beside this file.
+in `results` beside this file, or in `again`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 SETTINGS = HERE / "settings.json"
-NUM, SEED, TUNING_SEEDS, EVALUATION_SEEDS = 20, 20_261_117, (100, 3), (400, 10)
+NUM, SEED, TUNING_SEEDS, EVALUATION_SEEDS, SEEDS_AGAIN = 20, 20_261_117, (100, 3), (400, 10), (410, 10)
 FOREVER = 1e9
 OURS = ("awavo", "orpo-dr")
 MEASURE = HERE.parent / "learner" / "measure.py"
@@ -95,18 +96,18 @@ def setting_of(task: str, algo: str, number: int) -> dict[str, Any]:
     return setting
 
 
-def command(task: str, algo: str, number: int, out: Path, until: float, *, tuning: bool = True) -> list[str]:
-    """The measurement of one setting, on the tuning seeds or once and for all on those of the evaluation."""
+def command(task: str, algo: str, number: int, out: Path, until: float, seeds: tuple[int, int]) -> list[str]:
+    """The measurement of one setting, on the tuning seeds or once and for all on those of an evaluation."""
     numbers, steps = TASKS[task]
     limits = ["--limits", *map(str, numbers)] if numbers else []
     setting = {} if algo in OURS else setting_of(task, algo, number)
     pairs = [f"{name}={value}" for name, value in setting.items() if name != "num_envs"]
     envs = ["--num-envs", str(setting["num_envs"])] if "num_envs" in setting else []
-    first, count = TUNING_SEEDS if tuning else EVALUATION_SEEDS
+    first, count = seeds
     return [
         sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits,
         "--steps", str(steps), "--first-seed", str(first), "--seeds", str(count), *envs,
-        *(["--option", *pairs] if pairs else []), *([] if tuning else ["--checks", "10"]),
+        *(["--option", *pairs] if pairs else []), *([] if seeds == TUNING_SEEDS else ["--checks", "10"]),
         *(["--until", str(until)] if until < FOREVER else []), "--out", str(out),
     ]  # fmt: skip
 
@@ -135,6 +136,7 @@ def main() -> None:
     parser.add_argument("--algo", choices=sorted([*SPACES, *OURS]))
     parser.add_argument("--settings", type=int, nargs="*", default=list(range(NUM)), help="numbers, all if not given")
     parser.add_argument("--until", type=float, default=FOREVER, help="seconds of each setting")
+    parser.add_argument("--again", action="store_true", help="evaluate ours once more, on other seeds, after a change")
     parser.add_argument("--out", type=Path, default=Path("tuned"))
     args = parser.parse_args()
     if args.what == "draw":
@@ -155,9 +157,12 @@ def main() -> None:
         if args.algo not in OURS and (found is None or found[1] < NUM):
             parser.error(f"the search of {args.algo} on {args.task} is not complete in {args.out}")
         number = int(found[0].stem[-2:]) if found else 0
-        out = HERE / "results" / f"{args.task}-{args.algo}.json"
+        if args.again and args.algo not in OURS:
+            parser.error("--again is for ours: the baselines have not changed")
+        folder, seeds = ("again", SEEDS_AGAIN) if args.again else ("results", EVALUATION_SEEDS)
+        out = HERE / folder / f"{args.task}-{args.algo}.json"
         if not out.exists():
-            subprocess.run(command(args.task, args.algo, number, out, args.until, tuning=False), check=True)
+            subprocess.run(command(args.task, args.algo, number, out, args.until, seeds), check=True)
         return
     if args.algo in OURS:
         parser.error("ours are not searched")
@@ -165,7 +170,7 @@ def main() -> None:
         file = args.out / f"{args.task}-{args.algo}-{number:02d}.json"
         if not file.exists():
             print(file, flush=True)
-            subprocess.run(command(args.task, args.algo, number, file, args.until), check=False)
+            subprocess.run(command(args.task, args.algo, number, file, args.until, TUNING_SEEDS), check=False)
 
 
 if __name__ == "__main__":
