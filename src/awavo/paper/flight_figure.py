@@ -64,7 +64,7 @@ def _against_paper(flights: Sequence[str], rows: Rows) -> str:
             continue
         gap = difference(np.array(own["returns"]), np.array(other["returns"]))
         within = [(int(_within(row).sum()), len(row["returns"])) for row in (own, other)]
-        verdict = outperforms(*(STRICT.holds(*counts) for counts in within), gap)
+        verdict = outperforms(STRICT.holds(*within[0]), STRICT.holds(*within[1]), gap)
         verdict = "not put to the test" if verdict == CONFIRMED and not _flies(other) else verdict
         seeds = " and ".join(f"{kept} of {of}" for kept, of in within)
         told = f"return of AWaVO less that of PCPO {format_estimate(gap)}; {seeds} seeds within limits"
