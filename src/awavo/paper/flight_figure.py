@@ -165,7 +165,9 @@ def _draw(figure: Figure, rows: Rows) -> None:
             axis.axhline(limit, color=LIMIT_COLOR, linestyle=(0, (5, 3)), linewidth=1.2)
             axis.set_yscale("symlog", linthresh=1.0)
             axis.set_ylim(bottom=-0.3, top=2.5 * max(limit, axis.get_ylim()[1]))
-    axes[0].set_yscale("symlog", linthresh=10.0)
+    every = np.concatenate([row["returns"] for row in rows.values()])
+    if np.ptp(every) > 100 * np.abs(every).min():  # who strays loses thousands
+        axes[0].set_yscale("symlog", linthresh=10.0)
     axes[0].margins(y=0.12)
     handles, labels = axes[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
