@@ -100,6 +100,20 @@ def test_ours_evaluated_again_take_the_place_of_the_first_evaluation_which_stays
     assert "Ours before they were changed" in report.page()
 
 
+def test_pcpo_flies_with_the_setting_that_was_chosen_and_on_the_seeds_of_the_evaluation():
+    report = program("protocol/report.py")
+    best, of = report.choose("quadrotor-detours", "pcpo", report.HERE / "tuned")
+    assert of == 20
+    chosen = report.setting_of("quadrotor-detours", "pcpo", int(best.stem[-2:]))
+    chosen["hidden"] = [int(width) for width in chosen["hidden"].split(",")]
+    budget = json.loads((ROOT / "src" / "awavo" / "paper" / "budgets.json").read_text())["flight"]["full"]
+    learners = [job["learning"] for job in budget["jobs"] if job["policy"] == "pcpo"]
+    assert [job["options"] for job in learners] == [chosen] * 3
+    files = list((ROOT / "benchmarks" / "results" / "reproduce" / "jobs" / "flight").glob("*.json"))
+    assert len(files) == 9
+    assert all(json.loads(file.read_text())["job"]["seeds"] == list(range(400, 410)) for file in files)
+
+
 def test_every_row_of_the_learner_names_its_command_its_commit_and_seeds_that_were_not_tuned_on():
     report = program("learner/report.py")
     for name, *_ in report.ROWS:
