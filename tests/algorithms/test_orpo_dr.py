@@ -266,6 +266,15 @@ def test_greedy_decisions_and_new_episodes_know_no_noise():
     np.testing.assert_array_equal(fresh, again)
 
 
+def test_a_larger_task_answers_an_error_with_patience():
+    spec = CONTINUOUS._replace(obs_dim=12)
+    _, state, _, learn = compiled(orpo_dr, CONFIG, spec)
+    # Three times the limit, in episodes that end after 8 of 10 steps; the aim keeps a margin of a tenth.
+    state, _ = learn(jax.random.key(1), state, toy_rollout(spec, costs=0.8 * 3 * spec.cost_limits[0]))
+    answer = float(state.integral[0]) / (constraints.INTEGRAL * 8 / spec.horizon)
+    assert 0.38 < answer < 0.48  # 2 without slower gains, 0.2 if errors stopped at one, 1 without patience
+
+
 def test_a_larger_task_sees_the_tails_of_its_own_data():
     spec = CONTINUOUS._replace(obs_dim=12)
     programs = compiled(orpo_dr, CONFIG, spec)
