@@ -114,6 +114,22 @@ def test_pcpo_flies_with_the_setting_that_was_chosen_and_on_the_seeds_of_the_eva
     assert all(json.loads(file.read_text())["job"]["seeds"] == list(range(400, 410)) for file in files)
 
 
+def test_what_the_readme_says_of_pcpos_flights_is_what_the_comparison_has():
+    page = (ROOT / "docs" / "reproduce_results.md").read_text()
+
+    def cells(flight, name):
+        return re.search(rf"^\| {flight} \| {name} \| (.*) \|$", page, re.MULTILINE)[1].split(" | ")
+
+    def rounded(name):
+        value, low, high = map(float, re.findall(r"-?[0-9.]+", cells("FT1", name)[0]))
+        return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+
+    assert f"by return on FT1 ({rounded('AWaVO')} against {rounded('PCPO')})" in README
+    within = {(flight, name): cells(flight, name)[4] for flight in ("FT2", "FT3") for name in ("AWaVO", "PCPO")}
+    assert list(within.values()) == ["10 of 10", "2 of 10", "10 of 10", "3 of 10"]
+    assert "on FT2 and FT3 (10 of 10 seeds against 2 and 3," in README
+
+
 def test_every_row_of_the_learner_names_its_command_its_commit_and_seeds_that_were_not_tuned_on():
     report = program("learner/report.py")
     for name, *_ in report.ROWS:
