@@ -3,7 +3,8 @@
     python benchmarks/assimilation/systems.py --system pendulum [--first 200] [--seeds 10] [--states N] [--unit 0.01]
 
 Systems: pendulum, lorenz63, double-pendulum, ks (--states 128 or 4096), lorenz96 (--states, --unit: its length unit).
-A seed is *wrong* when its error is above 1.3 times that of the solution that starts at the truth; it must be marked.
+A seed is *wrong* when its error is above 1.3 times that of the solution that starts at the truth; it must be marked: as
+a whole, or at the sites that are not believed, so that the others are within 1.3 times.
 Settings were chosen on seeds 100 to 109 only. Times: the first call of the process (cold, with compiling), and the
 later ones, wall and processor.
 """
@@ -61,10 +62,12 @@ def measure(example: Example, seed: int) -> dict[str, Any]:
     error = (found.mean - example.truth)[1:][:, scored]
     best = (oracle.mean - example.truth)[1:][:, scored]
     rmse, reference = float(np.sqrt(np.mean(error**2))), float(np.sqrt(np.mean(best**2)))
-    own = np.sqrt(np.mean(error**2, 0))
+    own, kept = np.sqrt(np.mean(error**2, 0)), found.believed[scored]
+    among = float(np.sqrt(np.mean(error[:, kept] ** 2) / np.mean(best[:, kept] ** 2))) if kept.any() else None
     free = np.asarray(found.theta_std) > 0
     return {
         "seed": seed, "rmse": rmse, "truth_started": reference, "ratio": rmse / reference,
+        "ratio_believed": among, "believed": float(kept.mean()),
         "coverage90": float(np.mean(np.abs(error) <= Z90 * found.std[1:][:, scored])),
         "theta_error": ((found.theta - example.theta) / np.where(free, found.theta_std, 1.0))[free].tolist(),
         "lost": float(np.mean(own > 0.55 * np.median(np.asarray(example.system.prior_std)))),
@@ -98,8 +101,9 @@ def main() -> None:
         "truth_started": float(np.mean([r["truth_started"] for r in rows])),
         "largest_ratio": max(r["ratio"] for r in rows),
         "wrong": sum(r["ratio"] > WRONG for r in rows),
-        "wrong_and_not_marked": sum(r["ratio"] > WRONG and r["good"] and not r["notes"] for r in rows),
+        "wrong_and_not_marked": sum(r["good"] and (r["ratio_believed"] or WRONG + 1) > WRONG for r in rows),
         "marked": sum(not r["good"] for r in rows),
+        "marked_in_part": sum(r["good"] and r["believed"] < 1 for r in rows),
         "coverage90": float(np.mean([r["coverage90"] for r in rows])),
         "coverage90_error": float(np.std([r["coverage90"] for r in rows], ddof=1) / np.sqrt(len(rows))),
         "theta_coverage90": float(np.mean(theta <= Z90)) if len(theta) else None,

@@ -9,6 +9,7 @@ from awavo.assimilation import MisfitError, System, infer, infer_particles, inte
 from awavo.assimilation.examples import EXAMPLES, make_example, pendulum
 from awavo.assimilation.infer import Start, _descent, prepare
 from awavo.assimilation.local import local_fit, local_settings, rescale
+from awavo.assimilation.modes import believed_sites
 from awavo.assimilation.system import check_system, flat_flow
 from awavo.errors import InputError
 
@@ -185,12 +186,27 @@ def test_units_of_a_lattice_do_not_matter():
     np.testing.assert_allclose(small.flow(jnp.array([1.0]), jnp.array([0.5])), [1.0 + 0.5 / unit], rtol=1e-4)
     assert local_settings(system, 1.0, 16, 0).search.floor == 0.03
     assert local_settings(system, 0.03, 16, 0).search.floor == pytest.approx(0.003)
-    assert local_fit(np.full(100, 1.1), 1.0, True).good
-    one, many = np.full(100, 1.0), np.full(100, 1.0)
+    everywhere, one, many = np.ones(100, bool), np.full(100, 1.0), np.full(100, 1.0)
     one[3], many[:20] = 4.0, 4.0
-    assert local_fit(one, 1.0, True).notes[0].startswith("1 of 100 sites do not fit")
-    assert not local_fit(many, 1.0, True).good
-    assert not local_fit(one, 1.0, False).good
+    assert local_fit(np.full(100, 1.1), everywhere, 1.0, True).good
+    told = local_fit(one, one < 2, 1.0, True)
+    assert told.good
+    assert told.notes[0].startswith("1 of 100 sites are not believed (3)")
+    assert local_fit(one, everywhere, 1.0, True).notes[0].startswith("sites around 3 fit less well")
+    assert not local_fit(many, many < 2, 1.0, True).good
+    assert not local_fit(one, everywhere, 1.0, False).good
+
+
+def test_sites_are_not_believed_where_a_misfit_is_beyond_chance():
+    rng = np.random.default_rng(0)
+    count = np.full(400, 10)
+    cost = rng.chisquare(10, 400)
+    assert believed_sites(cost, count, 5).all()
+    cost[[0, 200]] += 200.0
+    lost = np.flatnonzero(~believed_sites(cost, count, 5))
+    # A window of five sites either way shows a misfit, and all that it holds is doubted: ten either way, on the ring.
+    assert set(lost) == {i % 400 for i in range(-10, 11)} | set(range(190, 211))
+    assert not believed_sites(cost[:8], count[:8], 5).any()  # a ring that is one window
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from awavo.assimilation.engine import Engine, Settings
-from awavo.assimilation.modes import STARTS_PER_JOIN, local_chi2, segment_length, segments_around
+from awavo.assimilation.modes import STARTS_PER_JOIN, believed_sites, local_chi2, segment_length, segments_around
 from awavo.assimilation.trajectories import Data, Step
 
 __all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_stages", "suspicious"]
@@ -45,7 +45,11 @@ class AssimilationState(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance."""
+    """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance.
+
+    Where a site is not `believed`, as the observations around it do not fit, its standard deviations are at least the
+    prior's; mean and draws stay those of the mode that was found.
+    """
 
     mean: Float[np.ndarray, "T I"]
     std: Float[np.ndarray, "T I"]
@@ -53,6 +57,7 @@ class Posterior(NamedTuple):
     theta: Float[np.ndarray, " p"]
     theta_cov: Float[np.ndarray, "p p"]
     chi2: Float[np.ndarray, " I"]
+    believed: Bool[np.ndarray, " I"]
 
 
 def num_stages(settings: Settings, searched: bool) -> int:
@@ -169,5 +174,8 @@ def _posterior(engine: Engine, data: Data, x: Array, theta: Array, end: Step) ->
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
     theta = theta + end.theta if inferred else theta
-    chi2 = _local_chi2(engine, data, x, theta)
-    return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2)
+    cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
+    window = engine.settings.search.window
+    chi2, believed = local_chi2(cost, count, window), believed_sites(cost, count, window)
+    std = np.where(believed, std, np.maximum(std, np.sqrt(np.asarray(data.prior_var))))
+    return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2, believed)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from awavo.assimilation.assimilate import Posterior
 from awavo.assimilation.descent import Descent, Found, Observed, annealing, growing, make_descent, polishing
@@ -48,6 +48,8 @@ class Inferred(NamedTuple):
     `std` and `theta_std` are marginal standard deviations, `draws` joint draws of trajectories; `filtered` and
     `filtered_std` use, at each time, what was seen until then (linearised around the whole). `modes` are the distinct
     solutions found, best first. Seconds are those of solving; those of the first call of a shape include compiling.
+    A state that is not `believed` lies where the observations do not fit: on a lattice its surroundings are in a wrong
+    mode and its `std` is at least the prior's, elsewhere the whole is refused.
     """
 
     times: Float[np.ndarray, " T"]
@@ -64,6 +66,7 @@ class Inferred(NamedTuple):
     modes: tuple[Mode, ...]
     engine: str
     solve_s: float
+    believed: Bool[np.ndarray, " n"]
 
     def interval(self, share: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends [T, n] of the interval that holds this share of each marginal."""
@@ -206,7 +209,7 @@ def _as_inferred(posterior: Posterior, fit: Fit, numbers: Observed, seconds: flo
     return Inferred(
         np.asarray(numbers.times), posterior.mean, posterior.std, posterior.draws, posterior.theta,
         np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), covariance, None, None, posterior.chi2, fit, (), "lattice",
-        seconds,
+        seconds, posterior.believed,
     )  # fmt: skip
 
 
@@ -290,6 +293,7 @@ def _posterior(
         np.asarray(numbers.times), x, std[:, :num], x + draws[..., :num], theta,
         np.sqrt(np.maximum(np.diagonal(covariance), 0.0)), covariance, filtered, filtered_std,
         (seen**2).sum(0) / counts, fit, modes, "dense" if dense else "conjugate gradients", 0.0,
+        np.full(num, fit.good),
     )  # fmt: skip
 
 

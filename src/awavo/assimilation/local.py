@@ -8,7 +8,7 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state, suspicious
 from awavo.assimilation.descent import Observed
@@ -75,27 +75,32 @@ def local_settings(system: System, noise: float, num_draws: int, seed: int) -> S
     )  # fmt: skip
 
 
-def local_fit(chi2: Float[np.ndarray, " I"], overall: float, finite: bool, doubt: float = MISFIT) -> Fit:
+def local_fit(
+    chi2: Float[np.ndarray, " I"], believed: Bool[np.ndarray, " I"], overall: float, finite: bool, doubt: float = MISFIT
+) -> Fit:
     """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused."""
     if not finite:
         told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
         return Fit(False, np.inf, np.inf, False, (told,), ())
-    bad = np.flatnonzero(chi2 > MISFIT)
+    bad, lost = np.flatnonzero(chi2 > MISFIT), np.flatnonzero(~believed)
     worst = float(chi2.max())
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    if len(bad):
-        first = ", ".join(map(str, bad[:8])) + (", ..." if len(bad) > 8 else "")
-        told = f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {first}): a wrong mode there"
-        if len(bad) > DOUBTFUL * len(chi2) + 1:
-            problems = (f"{told}, a wrong model (give model_noise), or noise understated.",)
-        else:
-            notes = (f"{told}; their intervals are too narrow.",)
+    if len(bad) > DOUBTFUL * len(chi2) + 1:
+        problems = (f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {_listed(bad)}): a "
+                    "wrong mode there, a wrong model (give model_noise), or noise understated.",)  # fmt: skip
+    elif len(lost):
+        notes = (f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them does "
+                 "not fit, a wrong mode there; their intervals are the prior's.",)  # fmt: skip
     elif worst > doubt:
         place = int(np.argmax(chi2))
         notes = (f"sites around {place} fit less well than chance mostly allows (local chi2 {worst:.2f}): this may "
                  "be a wrong mode there.",)  # fmt: skip
     return Fit(not problems, overall, worst, True, problems, notes)
+
+
+def _listed(sites: np.ndarray) -> str:
+    return ", ".join(map(str, sites[:8])) + (", ..." if len(sites) > 8 else "")
 
 
 def _last(engine: Engine, data: Data, state: AssimilationState) -> Posterior:
@@ -134,7 +139,7 @@ def infer_local(
     seen = np.asarray(numbers.seen)[1:]
     residual = (np.nan_to_num(value) - posterior.mean[1:])[seen] / noise[seen]
     finite = bool(np.isfinite(posterior.mean).all() and np.isfinite(posterior.std).all())
-    fit = local_fit(posterior.chi2, float(np.mean(residual**2)), finite, doubt)
+    fit = local_fit(posterior.chi2, posterior.believed, float(np.mean(residual**2)), finite, doubt)
     return posterior._replace(
         mean=shift + unit * posterior.mean, std=unit * posterior.std, draws=shift + unit * posterior.draws
     ), fit

@@ -21,13 +21,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Num
 
+from awavo.assimilation.fit import BEYOND, excess
 from awavo.assimilation.lattice import Reach, make_lattice
 from awavo.assimilation.projection import project
 from awavo.assimilation.trajectories import Data, Flow, site_cost, tangent_step
 
 __all__ = [
-    "STARTS_PER_JOIN", "SearchSettings", "inner_sites", "local_chi2", "segment_length", "segment_search",
-    "segments_around",
+    "STARTS_PER_JOIN", "SearchSettings", "believed_sites", "inner_sites", "local_chi2", "segment_length",
+    "segment_search", "segments_around",
 ]  # fmt: skip
 
 # Variances of the model at the seam and of the ends around the present solution; much smaller ones upset float32.
@@ -63,16 +64,23 @@ class SearchSettings(NamedTuple):
     floor: float = 0.03
 
 
+def _around(a: np.ndarray, window: int) -> np.ndarray:
+    """Sums over the sites within `window` of each on the ring."""
+    if len(a) <= 2 * window:
+        return np.full(len(a), a.sum())
+    return np.convolve(np.concatenate([a[-window:], a, a[:window]]), np.ones(2 * window + 1), "valid")
+
+
 def local_chi2(cost: Float[np.ndarray, " I"], count: Num[np.ndarray, " I"], window: int) -> Float[np.ndarray, " I"]:
     """Squared residuals over observations within `window` sites of each; `cost` and `count` are sums over time."""
+    return _around(np.nan_to_num(cost, nan=1e9, posinf=1e9), window) / np.maximum(_around(count, window), 1.0)
 
-    def box(a):
-        wide = np.concatenate([a[-window:], a, a[:window]]) if len(a) > 2 * window else np.tile(a, 3)
-        if len(a) <= 2 * window:
-            return np.full(len(a), a.sum())
-        return np.convolve(wide, np.ones(2 * window + 1), "valid")
 
-    return box(np.nan_to_num(cost, nan=1e9, posinf=1e9)) / np.maximum(box(count), 1.0)
+def believed_sites(cost: Float[np.ndarray, " I"], count: Num[np.ndarray, " I"], window: int) -> Bool[np.ndarray, " I"]:
+    """Sites that no window with a misfit beyond chance holds: in one that does the posterior is of a wrong mode."""
+    inside = _around(count, window)
+    wrong = excess(local_chi2(cost, count, window) * inside, inside) > BEYOND
+    return np.asarray(_around(wrong.astype(float), window) < 0.5)
 
 
 def segments_around(bad: np.ndarray, length: int, free: int) -> Int[np.ndarray, " S"]:

@@ -137,6 +137,9 @@ def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows.append(row("parameters (90% interval)", [_theta(s) for s in summaries]))
     fit = "misfit of the worst region to its measurements; about 1 is as noisy as they are"
     rows.append(row("largest local chi²", [_number(s["largest_chi2"]) for s in summaries], fit))
+    if any("not_believed" in s for s in summaries):
+        told = "components among observations that do not fit: their intervals are the prior's"
+        rows.append(row("components not believed", [str(s.get("not_believed", "")) for s in summaries], told))
     apart = "" if all(s.get("compile_s") is None for s in summaries) else " (compilation apart)"
     rows.append(row(f"seconds{apart}", [f"{s['solve_s']:.2f}" for s in summaries]))
     if any(s.get("compile_s") is not None for s in summaries):

@@ -135,6 +135,7 @@ def _infer(
         "solve_s": time.perf_counter() - began - later_s, "cpu_s": time.process_time() - processor,
         "compile_s": compile_s + later_s,
         "stages": last.stage, "resumed_at": resumed_at, "largest_chi2": float(posterior.chi2.max()), "notes": notes,
+        "not_believed": int((~posterior.believed).sum()),
         "theta": posterior.theta.tolist(), "theta_inferred": settings.infer_theta,
         "theta_interval": _interval(posterior),
         "settings": settings._asdict() | {"search": settings.search._asdict()}, "noise_std": noise_std,

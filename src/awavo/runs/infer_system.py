@@ -103,7 +103,8 @@ def _summary(system: System, found: Inferred, noise: Any, name: str, seed: int) 
     return {
         "system": name, "states": num_states(system), "seed": seed, "times": len(found.times),
         "solve_s": found.solve_s, "compile_s": None, "engine": found.engine,
-        "largest_chi2": float(np.max(found.chi2)), "theta": found.theta.tolist(),
+        "largest_chi2": float(np.max(found.chi2)), "not_believed": int((~found.believed).sum()),
+        "theta": found.theta.tolist(),
         "theta_inferred": len(free_parameters(system)) > 0,
         "theta_interval": np.stack([found.theta - half, found.theta + half], -1).tolist(),
         "names": list(system.names), "theta_names": list(system.theta_names),
@@ -118,7 +119,7 @@ def _write(
 ) -> None:
     arrays: dict[str, Any] = {
         "times": found.times, "mean": found.mean, "std": found.std, "draws": found.draws, "theta": found.theta,
-        "theta_cov": found.theta_cov, "chi2": found.chi2, "hidden": hidden,
+        "theta_cov": found.theta_cov, "chi2": found.chi2, "believed": found.believed, "hidden": hidden,
     }  # fmt: skip
     if found.filtered is not None and found.filtered_std is not None:
         arrays |= {"filtered": found.filtered, "filtered_std": found.filtered_std}
