@@ -15,21 +15,30 @@ PAGE = HERE.parents[1] / "docs" / "learner_results.md"
 TITLES = (
     "task (limits)", "algorithm", "seeds", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed",
 )  # fmt: skip
-# File, task, limits, steps asked for, return and seeds that were asked for before the measurement, and what the file's
-# rewards, costs and limits were multiplied by.
+# File (from the folder of results), task, limits, steps asked for (the last row up to them counts), return and seeds
+# that were asked for before the measurement, and what the file's rewards, costs and limits were multiplied by.
+PROTOCOL, SAFETY = "../../protocol", "../../safety/results"
 ROWS = (
     ("cartpole", "CartPole", (30, 10), 20_000, ">= 195, 9 of 10", 1),
     ("cartpole-thousandfold", "CartPole times 1,000", (30, 10), 20_000, "the same", 1_000),
     ("cartpole-thousandth", "CartPole times 0.001", (30, 10), 20_000, "the same", 0.001),
-    ("acrobot", "Acrobot", (50, 50), 240_000, ">= 300, 10 of 10", 1),
-    ("drone", "Drone", (1,), 300_000, ">= 15, 9 of 10", 1),
+    (f"{PROTOCOL}/results/acrobot-awavo", "Acrobot", (50, 50), 240_000, ">= 300, 10 of 10", 1),
+    (f"{PROTOCOL}/again/drone-awavo", "Drone", (1,), 300_000, ">= 15, 9 of 10", 1),
+    (f"{PROTOCOL}/again/drone-orpo-dr", "Drone", (1,), 300_000, ">= 15, 9 of 10", 1),
     ("drone-many", "Drone, 2,048 environments, 178 s", (1,), 1_500_000, ">= 25, 9 of 10", 1),
-    ("navigation", "Navigation", (2,), 12_000, ">= -8, 10 of 10", 1),
-    ("pendulum", "Pendulum", (20,), 60_000, ">= -170, 10 of 10", 1),
+    (f"{PROTOCOL}/results/navigation-awavo", "Navigation", (2,), 12_000, ">= -8, 10 of 10", 1),
+    (f"{PROTOCOL}/results/pendulum-awavo", "Pendulum", (20,), 60_000, ">= -170, 10 of 10", 1),
     ("walker-mjx", "Walker, torques, 2,048 environments, 350 s", (5,), 2_700_000, ">= 30, 3 of 3", 1),
     ("walker-few", "Walker, torques, 256 environments", (5,), 2_000_000, ">= 5, 9 of 10", 1),
     ("walker-gaits", "Walker, gaits", (5,), 180_000, ">= 20, 9 of 10", 1),
-    ("halfcheetah", "HalfCheetah velocity", (25,), 300_000, ">= 2,800, 9 of 10", 1),
+    (f"{SAFETY}/halfcheetah-velocity", "HalfCheetah velocity", (25,), 300_000, ">= 2,800, 9 of 10", 1),
+    (f"{SAFETY}/halfcheetah-velocity", "HalfCheetah velocity", (25,), 1_000_000, ">= 2,950, 9 of 10", 1),
+    (f"{SAFETY}/hopper-velocity", "Hopper velocity", (25,), 300_000, "", 1),
+    (f"{SAFETY}/hopper-velocity", "Hopper velocity", (25,), 1_000_000, ">= 1,650, 9 of 10", 1),
+    (f"{SAFETY}/walker2d-velocity", "Walker2d velocity", (25,), 300_000, "", 1),
+    (f"{SAFETY}/walker2d-velocity", "Walker2d velocity", (25,), 1_000_000, ">= 3,050, 9 of 10", 1),
+    (f"{SAFETY}/point-goal1", "Point Goal 1", (25,), 300_000, "", 1),
+    (f"{SAFETY}/point-goal1", "Point Goal 1", (25,), 1_000_000, ">= 25, 9 of 10", 1),
 )
 
 
@@ -46,10 +55,15 @@ def interval(values: np.ndarray) -> str:
     return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
 
 
+def last_row(found: dict, asked: int) -> dict:
+    """The last row of a file up to the steps that were asked for."""
+    return [row for row in found["rows"] if row["steps"] <= 1.2 * asked][-1]
+
+
 def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: str, scale: float) -> str:
-    """The last row of a file, for a person."""
+    """What a file has of a task, for a person."""
     found = json.loads((HERE / "results" / f"{name}.json").read_text())
-    row = found["rows"][-1]
+    row = last_row(found, asked)
     returns, costs = np.asarray(row["returns"]) / scale, np.asarray(row["costs"]) / scale
     within = int((costs <= np.asarray(limits)).all(-1).sum())
     spent = ", ".join(interval(cost) for cost in costs.T)

@@ -109,11 +109,11 @@ def until_good(comparison: TaskComparison, standing: Standing) -> str:
     return f"{standing.good.value:,.0f}" if math.isfinite(standing.good.value) else "never"
 
 
-def seconds(file: Path) -> str:
+def seconds(file: Path, asked: float = math.inf) -> str:
     found = read(file)
     device = found["device"]
     name = "a CPU core" if device["platform"] == "cpu" else device["kind"]
-    return f"{found['rows'][-1]['seconds']:.0f} s on {name}"
+    return f"{learner.last_row(found, asked)['seconds']:.0f} s on {name}"
 
 
 def cells(comparison: TaskComparison, standing: Standing) -> list[str]:
@@ -147,12 +147,14 @@ def alone(compared: set[tuple[str, str]]) -> list[list[str]]:
     """Rows of benchmarks/learner for whose task and algorithm there is no comparison."""
     rows = []
     for row in learner.ROWS:
+        if row[0].startswith(learner.PROTOCOL):
+            continue
         file = LEARNER / "results" / f"{row[0]}.json"
         title, algo, *facts = [cell.strip() for cell in learner.line(*row).split("|")[1:8]]
         if (row[0], algo) not in compared:
             within, of = facts[-1].split(" of ")
             name = ALGO_NAMES[algo]
-            rows.append([title, f"**{name}**" if within == of else name, *facts, "", seconds(file)])
+            rows.append([title, f"**{name}**" if within == of else name, *facts, "", seconds(file, row[3])])
     return rows
 
 
