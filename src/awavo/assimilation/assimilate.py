@@ -26,8 +26,8 @@ __all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_s
 
 # Sites by which segments are moved at random from round to round, and steps at the end with the tightest model.
 SHIFT, TIGHTENING = 3, 3
-# Searches more at most where a region misfits at the end.
-SEARCHES_AGAIN = 3
+# Searches more at most where a region misfits at the end beyond chance, and where it may be chance.
+SEARCHES_AGAIN, ONCE_MORE = 3, 1
 # What a search that ended well adds to a site's counter of searches: both counts live in one number.
 FIT = 1000
 
@@ -87,8 +87,14 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
 
 
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
+    return _judged(engine, data, x, theta)[0]
+
+
+def _judged(engine: Engine, data: Data, x: Array, theta: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Local chi2, and the sites to believe."""
     cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
-    return local_chi2(cost, count, engine.settings.search.window)
+    window = engine.settings.search.window
+    return local_chi2(cost, count, window), believed_sites(cost, count, window)
 
 
 def _tolerated(engine: Engine, tries: np.ndarray) -> np.ndarray:
@@ -160,8 +166,11 @@ def assimilate(
             yield AssimilationState(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
         for _ in range(TIGHTENING):
             x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
-        worst = float(_local_chi2(engine, data, x, theta).max())
-        if length == 1 or search >= SEARCHES_AGAIN or worst <= _doubt(engine, data):
+        chi2, believed = _judged(engine, data, x, theta)
+        worst = float(chi2.max())
+        # What may be chance is searched once more, what is not until it is found.
+        searches = ONCE_MORE if believed.all() else SEARCHES_AGAIN
+        if length == 1 or search >= searches or worst <= _doubt(engine, data):
             break
         stage, tries = last + 1, np.zeros_like(tries)
         yield AssimilationState(x, theta, stage, tries), f"local chi2 {worst:.2f}: searching again"
@@ -174,8 +183,6 @@ def _posterior(engine: Engine, data: Data, x: Array, theta: Array, end: Step) ->
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
     theta = theta + end.theta if inferred else theta
-    cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
-    window = engine.settings.search.window
-    chi2, believed = local_chi2(cost, count, window), believed_sites(cost, count, window)
+    chi2, believed = _judged(engine, data, x, theta)
     std = np.where(believed, std, np.maximum(std, np.sqrt(np.asarray(data.prior_var))))
     return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2, believed)

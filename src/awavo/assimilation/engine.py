@@ -21,7 +21,10 @@ from awavo.assimilation.projection import project
 from awavo.assimilation.system import System
 from awavo.assimilation.trajectories import Data, site_cost, tangent_step
 
-__all__ = ["Engine", "Later", "Settings", "System", "compile_engine", "make_data", "make_engine", "reuse_engine"]
+__all__ = [
+    "Engine", "Later", "Settings", "System", "compile_engine", "make_data", "make_engine", "measured_reach",
+    "reuse_engine",
+]  # fmt: skip
 
 # Standard deviation of the model that its seams between patches are forgiven, in units of `Settings`: on rings, where a
 # misfit starts a search, and elsewhere, where it is a verdict.
@@ -108,7 +111,7 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     """Build the stages for `num_times` observations of the system."""
     dtype, num_sites = jnp.dtype(settings.dtype), int(np.prod(system.shape))
     flow, coarse = system.flow, system.coarse or system.flow
-    reach = system.reach or _measured_reach(system, dtype)
+    reach = system.reach or measured_reach(system, dtype)
     groups = _groups(num_sites, num_times + 1, settings)
     lattice = make_lattice(system.shape, reach, core=settings.core, margin=settings.margin, groups=groups)
     # A wide prior around the present theta: a standard deviation of 30.
@@ -149,7 +152,8 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     return Engine(lattice, settings, advance, chi2, search, finish)
 
 
-def _measured_reach(system: System, dtype: jnp.dtype) -> Reach:
+def measured_reach(system: System, dtype: jnp.dtype) -> Reach:
+    """How far a site is felt, at a draw of the prior."""
     theta = jnp.asarray(system.theta, dtype)
     noise = jax.random.normal(jax.random.key(0), system.shape, dtype)
     mean, std = (jnp.broadcast_to(jnp.asarray(a, dtype), system.shape) for a in (system.prior_mean, system.prior_std))

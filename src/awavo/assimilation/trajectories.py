@@ -34,7 +34,7 @@ from jaxtyping import Array, Float
 from awavo.assimilation.lattice import Lattice
 from awavo.assimilation.smoother import filter_chains, smooth_chains, smoothed_variance
 
-__all__ = ["Data", "Flow", "Step", "site_cost", "tangent_step", "tangents"]
+__all__ = ["Data", "Flow", "Step", "index_table", "site_cost", "tangent_step", "tangents"]
 
 Flow = Callable[[Array, Array], Array]
 TOLERATED = 1.5  # squared residuals per observation up to which a patch keeps the model's own noise
@@ -64,7 +64,7 @@ class Step(NamedTuple):
     theta_draws: Float[Array, "r p"]
 
 
-def _table(values: np.ndarray) -> Array:
+def index_table(values: np.ndarray) -> Array:
     """An index table that the compiler does not try to compute with: for a million sites that takes it minutes."""
     return lax.optimization_barrier(jnp.asarray(values, jnp.int32))
 
@@ -77,7 +77,7 @@ def tangents(
     lattice: Lattice, flow: Flow, x: Float[Array, "K I"], theta: Array
 ) -> tuple[Float[Array, "K I"], Float[Array, "K colours I"]]:
     """M(x) and its tangents along the probes, one for each colour."""
-    probes = (jnp.arange(lattice.num_colours)[:, None] == _table(lattice.colour)).astype(x.dtype)
+    probes = (jnp.arange(lattice.num_colours)[:, None] == index_table(lattice.colour)).astype(x.dtype)
     mapped = _mapped(lattice, flow)
 
     def push(probe):
@@ -130,7 +130,7 @@ def _tangent_step(
     misfit = jnp.sum(site_cost(lattice, flow, x, theta, data), 0)
     count = jnp.sum(data.weight > 0, 0)
     starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
-    within, colour = jnp.asarray(lattice.within, x.dtype), _table(lattice.colour)
+    within, colour = jnp.asarray(lattice.within, x.dtype), index_table(lattice.colour)
 
     def solve(sites):
         # J[r, c] is the tangent of c's colour at site r, where c reaches r: the other sites of that colour do not.
@@ -148,13 +148,13 @@ def _tangent_step(
         spread = smoothed_variance(jacobian, covariance, weights) if variance else weights[:0]
         return delta, multiplier[..., : 0 if not num_theta else None], spread
 
-    sites = _table(lattice.patch_site)
+    sites = index_table(lattice.patch_site)
     if groups > 1:
         parts = lax.map(solve, sites.reshape(groups, -1, sites.shape[1]))
         parts = [jnp.moveaxis(a, 0, 1).reshape(a.shape[1], len(sites), *a.shape[3:]) for a in parts]
     else:
         parts = solve(sites)
-    home = _table(lattice.home)  # each site's place in the core of its own patch
+    home = index_table(lattice.home)  # each site's place in the core of its own patch
     delta, multiplier, spread = (a.reshape(a.shape[0], sites.size, *a.shape[3:])[:, home] for a in parts)
     return _assemble(delta, multiplier, spread, defects, theta_precision, num_theta)
 
