@@ -34,6 +34,36 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = {
+    "sites believed wherever they are": Mutant(
+        "assimilation/modes.py",
+        "return np.asarray(_around(wrong.astype(float), window) < 0.5)",
+        "return np.ones(len(cost), bool)",
+        "tests/assimilation/test_infer.py",
+    ),
+    "intervals of sites not believed stay narrow": Mutant(
+        "assimilation/assimilate.py",
+        "std = np.where(believed, std, np.maximum(std, np.sqrt(np.asarray(data.prior_var))))",
+        "std = np.where(believed, std, std)",
+        "tests/assimilation/test_assimilation.py",
+    ),
+    "a filter that does not see shocks": Mutant(
+        "assimilation/tracking.py",
+        "level, extra = levels[best[0]], levels[best[0]] ** 2 * shapes[best[1]]",
+        "level, extra = levels[0], 0.0 * shapes[best[1]]",
+        "tests/assimilation/test_tracking.py",
+    ),
+    "a filter linearised at the mean": Mutant(
+        "assimilation/tracking.py",
+        "slope = (weights * nodes) @ seen / std",
+        "slope = jax.jvp(see, (mean,), (jnp.ones_like(mean),))[1]",
+        "tests/assimilation/test_tracking.py",
+    ),
+    "a smoother that forgets the taper's windows": Mutant(
+        "assimilation/tracking.py",
+        "gain @ windows.local(spread, chosen) @ jnp.swapaxes(gain, 1, 2)",
+        "gain @ windows.local(later.band, chosen) @ jnp.swapaxes(gain, 1, 2)",
+        "tests/assimilation/test_tracking.py",
+    ),
     "actor gradient cut": Mutant(
         "algorithms/actor_critic.py",
         "dist = policy(obs)",

@@ -138,3 +138,13 @@ def test_every_row_of_the_learner_names_its_command_its_commit_and_seeds_that_we
         assert "benchmarks/learner/measure.py" in found["command"]
         assert not set(found["seeds"]) & set(range(100, 110))
         assert all(len(row["returns"]) == len(row["costs"]) == len(found["seeds"]) for row in found["rows"])
+
+
+def test_what_the_docs_say_of_the_run_through_shocks_is_in_its_file():
+    found = json.loads((ROOT / "benchmarks" / "assimilation" / "results" / "shocks_10000.json").read_text())
+    page, told = (ROOT / "docs" / "trajectories.md").read_text(), found["summary"]
+    assert "--states 10000 --seed 400 --smooth" in found["command"]
+    assert f"**{told['final_rmse']:.3f} at the end**, {told['mean_rmse']:.2f} on average over all analyses" in page
+    assert f"with {told['inside90']:.0%} of the truth inside 90% intervals" in page
+    assert f"{told['seconds_an_analysis']:.2f} s an analysis; smoothed {told['smoothed_mean_rmse']:.2f}" in page
+    assert f"where the filter has {told['filtered_mean_rmse_there']:.2f}" in page

@@ -70,6 +70,17 @@ def test_a_region_in_a_wrong_mode_is_found_again(ring):
     assert np.sqrt(np.mean((posterior.mean - twin.truth[:11])[3:] ** 2)) < 1.0
 
 
+def test_intervals_are_the_priors_where_what_was_seen_cannot_fit(ring):
+    twin, system, _, engine = ring
+    rng = np.random.default_rng(0)
+    spoilt = np.array(twin.observed[:10])
+    spoilt[:, :3] = np.where(np.isfinite(spoilt[:, :3]), 30 * rng.standard_normal((10, 3)), np.nan)
+    data = make_data(system, spoilt, 1.0, SETTINGS)
+    posterior = list(assimilate(engine, data, first_state(data, system.theta)))[-1][0]
+    assert not posterior.believed[:3].any()
+    assert (posterior.std[:, ~posterior.believed] >= 3.64 * 0.999).all()
+
+
 def test_a_grid_of_a_users_own():
     """Coupled damped oscillating sites on a 6 x 6 torus, half of them observed."""
 
