@@ -120,8 +120,8 @@ def main() -> None:
                     "seconds_a_step_back": float(np.median([r["seconds"] for r in back[1:]]))}  # fmt: skip
     print(summary)
     if options.out:
-        words = [w for w in sys.argv if w not in ("--out", str(options.out))]
-        record = {"command": "python " + " ".join(words), **stamp(), "seed": options.seed, "summary": summary,
+        words = [Path(sys.argv[0]).name, *(w for w in sys.argv[1:] if w not in ("--out", str(options.out)))]
+        record = {**stamp(), "command": "python benchmarks/assimilation/" + " ".join(words), "seed": options.seed, "summary": summary,
                   "rows": rows, "back": back[::-1]}  # fmt: skip
         options.out.write_text(json.dumps(record) + "\n")
 
