@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from awavo.inference.cells import compress, cut
+from awavo.inference.cells import BISECTIONS, compress, cut
 from awavo.inference.wvi import resample
 from awavo.paper.arms import exact_w2
 from awavo.paper.compression_run import left_between, scene, two_modes
@@ -27,9 +27,15 @@ def cloud(seed, num=40, dim=3):
 def test_a_cut_is_that_of_the_sorted_points(seed, share):
     points, weights = cloud(seed, dim=1)
     order = np.argsort(points[:, 0])
+    assume(np.diff(points[order, 0]).min() > 2 * np.ptp(points) / 2**BISECTIONS)
     mass = weights[order]
     expected = np.clip(share - (np.cumsum(mass) - mass), 0.0, mass)
     np.testing.assert_allclose(parts(weights, points[:, 0], np.float32(share))[order], expected, atol=2e-6)
+
+
+def test_points_nearer_than_the_bisection_tells_apart_give_the_share_together():
+    points, weights = cloud(414, dim=1)
+    assert parts(weights, points[:, 0], np.float32(0.6875)).sum() == pytest.approx(0.6875, abs=1e-6)
 
 
 def test_points_in_one_place_give_the_same_part_of_themselves():
