@@ -8,7 +8,7 @@ import pytest
 
 from awavo.cli.main import main
 from awavo.errors import InputError
-from awavo.results.trajectory_page import read_inference
+from awavo.results.trajectory_page import read_inference, write_inference_report
 from awavo.results.trajectory_scores import fair_crps, score
 
 
@@ -256,8 +256,12 @@ def test_an_own_system_and_its_table(capsys, tmp_path, monkeypatch):
     assert low - 0.1 < made.theta[0] < high + 0.1
     stored, posterior = read_inference(tmp_path / "good")
     assert posterior["mean"].shape == (51, 2)
-    assert "fits what was observed" in (tmp_path / "good" / "report.html").read_text()
-    assert stored["engine"] == "dense"
+    assert "fits what was observed, as far as" in (tmp_path / "good" / "report.html").read_text()
+    assert (stored["engine"], stored["not_believed"], posterior["believed"].all()) == ("dense", 0, True)
+    file = tmp_path / "good" / "inference.json"
+    file.write_text(file.read_text().replace('"not_believed": 0', '"not_believed": 1'))
+    write_inference_report([tmp_path / "good"], tmp_path / "part.html")
+    assert "but for 1 components that are not to be believed" in (tmp_path / "part.html").read_text()
     code, out, _ = run(capsys, *given, "--noise", "0.02", "--starts", "1", "--out", "bad")
     assert code == 1
     assert "NOT TO BE BELIEVED: the residuals are too large" in out

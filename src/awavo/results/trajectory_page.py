@@ -118,7 +118,11 @@ def _verdict(summary: Mapping[str, Any], label: str) -> dict[str, str]:
     """Whether the posterior fits what was observed; where it does not, what to do."""
     fit = summary["fit"]
     state = "bad" if not fit["good"] else "part" if fit["notes"] else "ok"
-    text = " ".join(fit["problems"]) or "The posterior fits what was observed, as far as its noise says."
+    lost = summary.get("not_believed", 0)
+    fits = "The posterior fits what was observed, " + (
+        f"but for {lost} components that are not to be believed." if lost else "as far as its noise says."
+    )
+    text = " ".join(fit["problems"]) or fits
     chi2 = "not finite" if fit["chi2"] is None else f"{fit['chi2']:.2f}"
     source = f"Squared residuals per observation {chi2}; 1 is as noisy as they are"
     return {"state": state, "text": text[:1].upper() + text[1:], "source": source, "label": label}
