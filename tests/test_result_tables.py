@@ -148,3 +148,6 @@ def test_what_the_docs_say_of_the_run_through_shocks_is_in_its_file():
     assert f"with {told['inside90']:.0%} of the truth inside 90% intervals" in page
     assert f"{told['seconds_an_analysis']:.2f} s an analysis; smoothed {told['smoothed_mean_rmse']:.2f}" in page
     assert f"where the filter has {told['filtered_mean_rmse_there']:.2f}" in page
+    large = json.loads((ROOT / "benchmarks" / "assimilation" / "results" / "shocks_100000.json").read_text())["summary"]
+    assert f"with 100,000 of them {large['final_rmse']:.3f} at the end and {large['mean_rmse']:.2f} on average" in page
+    assert f"{large['seconds_an_analysis']:.2f} s an analysis on both cores" in page
