@@ -121,8 +121,10 @@ def main() -> None:
     print(summary)
     if options.out:
         words = [Path(sys.argv[0]).name, *(w for w in sys.argv[1:] if w not in ("--out", str(options.out)))]
-        record = {**stamp(), "command": "python benchmarks/assimilation/" + " ".join(words), "seed": options.seed, "summary": summary,
-                  "rows": rows, "back": back[::-1]}  # fmt: skip
+        record = {
+            **stamp(), "command": "python benchmarks/assimilation/" + " ".join(words), "seed": options.seed,
+            "summary": summary, "rows": rows, "back": back[::-1],
+        }  # fmt: skip
         options.out.write_text(json.dumps(record) + "\n")
 
 

@@ -118,7 +118,8 @@ def main() -> None:
         unit = f"_unit{options.unit:g}" if options.unit != 1.0 else ""
         many = f"_{options.seeds}seeds" if options.seeds != 10 else ""
         record = {
-            **stamp(), "command": " ".join(["python benchmarks/assimilation/systems.py", *sys.argv[1:]]), "load": os.getloadavg(), "system": options.system,
+            **stamp(), "command": " ".join(["python benchmarks/assimilation/systems.py", *sys.argv[1:]]),
+            "load": os.getloadavg(), "system": options.system,
             "states": options.states, "unit": options.unit, "summary": summary, "rows": rows,
         }  # fmt: skip
         RESULTS.mkdir(exist_ok=True)

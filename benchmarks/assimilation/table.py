@@ -16,8 +16,9 @@ BEGIN, END = "<!-- systems -->", "<!-- end systems -->"
 def rows() -> list[str]:
     """One line per result file."""
     lines = [
-        "| system | seeds | RMSE (started at the truth) | largest ratio | wrong, of these not marked | marked (in part) | "
-        "inside 90% (± s.e.) | parameters inside | lost | first call, CPU s (wall) | later, CPU s | commit |",
+        "| system | seeds | RMSE (started at the truth) | largest ratio | wrong, of these not marked | "
+        "marked (in part) | inside 90% (± s.e.) | parameters inside | lost | first call, CPU s (wall) | "
+        "later, CPU s | commit |",
         "|--|--|--|--|--|--|--|--|--|--|--|--|",
     ]
     for path in sorted((HERE / "results").glob("*.json")):

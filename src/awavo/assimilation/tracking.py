@@ -362,8 +362,10 @@ def track(
         state = steps.smooth(now, ahead, state)
         back.append((np.asarray(state.mean), _std(state)))
     levels = np.array(told)
-    smoothed = [np.stack(a) for a in zip(*back[::-1], strict=True)] if smooth else [None, None]
-    return Tracked(np.stack(means), np.stack(stds), *smoothed, levels[:, 0], levels[:, 1] > 0, levels[:, 2])
+    smoothed, smoothed_std = (np.stack(a) for a in zip(*back[::-1], strict=True)) if smooth else (None, None)
+    return Tracked(
+        np.stack(means), np.stack(stds), smoothed, smoothed_std, levels[:, 0], levels[:, 1] > 0, levels[:, 2]
+    )  # fmt: skip
 
 
 def _std(state: BandGaussian) -> Float[np.ndarray, " I"]:
