@@ -152,10 +152,13 @@ def test_without_observations_nothing_is_learnt(trusting):
         (lorenz(160, layout="global"), 0.05, "follows a ring"),
         (lorenz(160)._replace(flow=lambda x, theta, begin: x), 0.05, "without times"),
         (lorenz(160), 0.0, "noise=0.0"),
+        (lorenz(160), np.ones(160), "noise has 160 numbers"),
+        (lorenz(160), np.inf, "noise=inf"),
         (lorenz(20), 0.05, "shorter than 25"),
         (lorenz(160, observe=lambda x, theta: jnp.roll(x, 1)), 0.05, "hangs on others"),
     ],
 )
+@pytest.mark.bad_input
 def test_what_it_cannot_follow_is_refused(system, noise, told):
     with pytest.raises(InputError, match=told):
         make_filter(system, noise)
@@ -164,5 +167,7 @@ def test_what_it_cannot_follow_is_refused(system, noise, told):
 def test_rows_of_another_shape_and_none_at_all_are_refused():
     with pytest.raises(InputError, match="row 0 of the observations has shape"):
         track(lorenz(160), np.zeros((3, 20)), 0.05)
+    with pytest.raises(InputError, match="row 1 of the observations holds infinite values"):
+        track(lorenz(160), np.array([np.zeros(160), np.full(160, np.inf)]), 0.05)
     with pytest.raises(InputError, match="no observations"):
         track(lorenz(160), np.zeros((0, 160)), 0.05)

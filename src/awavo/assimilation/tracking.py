@@ -176,7 +176,9 @@ def _check(system: System, noise: Any) -> None:
         raise InputError("a filter follows a ring (layout='ring', one axis) whose sites are each seen by themselves.")
     if takes_times(system):
         raise InputError("a filter's flow is the same in every interval: give one without times, flow(x, theta).")
-    if not np.isfinite(noise) or not noise > 0:
+    if np.size(noise) != 1:
+        raise InputError(f"noise has {np.size(noise)} numbers: a filter takes one standard deviation for all sites.")
+    if not 0 < float(noise) < np.inf:
         raise InputError(f"noise={noise} is not a standard deviation: give one above 0.")
     if num_states(system) < 2 * BAND + 1:
         raise InputError(f"a ring of {num_states(system)} sites is shorter than {2 * BAND + 1}: use infer.")
@@ -346,6 +348,8 @@ def track(
         row = np.asarray(row, dtype)
         if row.shape != system.shape:
             raise InputError(f"row {number} of the observations has shape {row.shape}, expected {system.shape}.")
+        if np.isinf(row).any():
+            raise InputError(f"row {number} of the observations holds infinite values: NaN is what is missing.")
         analysis = steps.analyse(steps.forecast(state), jnp.asarray(row))
         state = analysis.state
         means.append(np.asarray(state.mean))
