@@ -15,8 +15,8 @@ PAGE = HERE.parents[1] / "docs" / "learner_results.md"
 TITLES = (
     "task (limits)", "algorithm", "seeds", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed",
 )  # fmt: skip
-# File (from the folder of results), task, limits, steps asked for (the last row up to them counts), return and seeds
-# that were asked for before the measurement, and what the file's rewards, costs and limits were multiplied by.
+# File (from the folder of results), task, limits, steps asked for (the last row up to a fifth beyond them counts),
+# return and seeds that were asked for before the measurement, and what rewards, costs and limits were multiplied by.
 PROTOCOL, SAFETY = "../../protocol", "../../safety/results"
 ROWS = (
     ("cartpole", "CartPole", (30, 10), 20_000, ">= 195, 9 of 10", 1),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.assimilation import System, make_filter, track, tracking
+from awavo.assimilation import MisfitError, System, make_filter, track, tracking
 from awavo.errors import InputError
 from awavo.tasks.lorenz96 import CLIMATE_MEAN, CLIMATE_STD, lorenz96_flow
 
@@ -127,9 +127,21 @@ def test_later_observations_help(shocked, followed):
 
 
 def test_a_filter_that_cannot_adapt_loses_its_way(shocked, trusting):
-    blind = track(lorenz(160), shocked[1], 0.05)
+    blind = track(lorenz(160), shocked[1], 0.05, accept_misfit=True)
     error = np.sqrt(np.mean((blind.mean - shocked[0]) ** 2, 1))
     assert error[19] > 1.0
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(0.005, "problems"), (0.5, "notes"), (0.05, "")])
+def test_noise_that_is_misstated_is_told(shocked, noise, verdict):
+    """With understated noise the model's errors take the blame, and intervals of a tenth hold nothing."""
+    observed = shocked[1][:12]
+    if verdict == "problems":
+        with pytest.raises(MisfitError, match="the noise is understated"):
+            track(lorenz(160), observed, noise)
+    fit = track(lorenz(160), observed, noise, accept_misfit=True).fit
+    assert {name for name in ("problems", "notes") if getattr(fit, name)} == {verdict} - {""}
+    assert fit.good == (verdict != "problems")
 
 
 def test_groups_of_windows_change_nothing(shocked, followed):
@@ -155,7 +167,7 @@ def test_without_observations_nothing_is_learnt(trusting):
         (lorenz(160), np.ones(160), "noise has 160 numbers"),
         (lorenz(160), np.inf, "noise=inf"),
         (lorenz(20), 0.05, "shorter than 25"),
-        (lorenz(160, observe=lambda x, theta: jnp.roll(x, 1)), 0.05, "hangs on others"),
+        (lorenz(160, observe=lambda x, theta: x + 0.1 * jnp.roll(x, 2)), 0.05, "hangs on others"),
     ],
 )
 @pytest.mark.bad_input

@@ -26,9 +26,10 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from awavo.assimilation.engine import measured_reach
+from awavo.assimilation.fit import Fit, MisfitError
 from awavo.assimilation.lattice import Lattice, make_lattice
 from awavo.assimilation.system import System, check_system, num_states, takes_times
-from awavo.assimilation.trajectories import index_table, tangents
+from awavo.assimilation.trajectories import index_table, jacobian_entries, tangents
 from awavo.errors import InputError
 
 __all__ = ["Analysis", "BandGaussian", "RingFilter", "Tracked", "make_filter", "track"]
@@ -42,6 +43,9 @@ LINEARISATIONS = 2
 NOISES = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.7, 1.0)
 # Squared innovations over their variance, in a window of sites, above which its covariance is widened, by this at most.
 REGION, SURPRISING, WIDEST = 5, 1.7, 10.0
+# A filter is not believed that needs so large a noise, or has so large innovations, at most of its observations; and
+# innovations so small say that the noise is overstated. The first observations, before it knows its way, do not count.
+TOO_NOISY, TOO_FAR, TOO_NEAR, FIRST = 0.3, 1.5, 0.5, 4
 # A mean stays within so many standard deviations of the prior, a variance above this share of the prior's.
 FARTHEST, LEAST = 6.0, 1e-9
 
@@ -87,7 +91,7 @@ class RingFilter(NamedTuple):
 class Tracked(NamedTuple):
     """Filtered means and standard deviations at the times of observation, smoothed ones where asked for.
 
-    `noise`, `multiplicative` and `surprise` are those of every `Analysis`.
+    `noise`, `multiplicative` and `surprise` are those of every `Analysis`; `fit` judges the whole by them.
     """
 
     mean: Float[np.ndarray, "K I"]
@@ -97,6 +101,7 @@ class Tracked(NamedTuple):
     noise: Float[np.ndarray, " K"]
     multiplicative: Bool[np.ndarray, " K"]
     surprise: Float[np.ndarray, " K"]
+    fit: Fit
 
 
 class _Windows(NamedTuple):
@@ -183,11 +188,13 @@ def _check(system: System, noise: Any) -> None:
     if num_states(system) < 2 * BAND + 1:
         raise InputError(f"a ring of {num_states(system)} sites is shorter than {2 * BAND + 1}: use infer.")
     if system.observe is not None:
-        x = jnp.linspace(-1.0, 1.0, num_states(system)) * np.asarray(system.prior_std) + np.asarray(system.prior_mean)
-        probe = jnp.zeros_like(x).at[0].set(1.0)
-        theta = jnp.asarray(system.theta, x.dtype)
-        felt = jax.jvp(lambda x: system.observe(x, theta), (x,), (probe,))[1]  # type: ignore[misc]
-        if bool(jnp.any(felt[1:] != 0)):
+        rng, theta = np.random.default_rng(0), jnp.asarray(system.theta, jnp.float32)
+        x, other = rng.standard_normal((2, *system.shape)) * np.asarray(system.prior_std) + np.asarray(
+            system.prior_mean
+        )
+        same = rng.random(system.shape) < 0.5
+        one, two = (system.observe(jnp.asarray(a, jnp.float32), theta) for a in (x, np.where(same, x, other)))
+        if not np.array_equal(np.asarray(one)[same], np.asarray(two)[same], equal_nan=True):
             raise InputError("what is seen of one site hangs on others: a filter needs an observe that acts on each.")
 
 
@@ -222,8 +229,8 @@ def make_filter(system: System, noise: float, *, memory_mb: float = 4096.0, dtyp
 
     def jacobian(mean):
         probe = tangents(lattice, coarse, mean[None], theta)[1][0]
-        flat, colour = lax.optimization_barrier(probe.reshape(-1)), index_table(lattice.colour)
-        return lambda chosen: flat[colour[chosen][:, None, :] * sites + chosen[:, :, None]] * within
+        flat = lax.optimization_barrier(probe.reshape(-1))
+        return lambda chosen: flat[jacobian_entries(lattice, chosen)] * within
 
     def variance(band):
         return jnp.maximum(band[:, BAND], LEAST * prior_std**2)
@@ -329,6 +336,7 @@ def track(
     noise: float,
     *,
     smooth: bool = False,
+    accept_misfit: bool = False,
     memory_mb: float = 4096.0,
     dtype: str = "float32",
 ) -> Tracked:
@@ -339,6 +347,7 @@ def track(
         observed: Observations, NaN where one is missing; an iterator is asked for one row at a time.
         noise: Standard deviation of their noise.
         smooth: Go back as well: every state given all observations. All states are kept in memory for it.
+        accept_misfit: Return states that do not fit, marked in `fit`, instead of raising `MisfitError`.
         memory_mb: What the matrices of the windows may take at a time.
         dtype: Of all arrays.
     """
@@ -367,9 +376,29 @@ def track(
         back.append((np.asarray(state.mean), _std(state)))
     levels = np.array(told)
     smoothed, smoothed_std = (np.stack(a) for a in zip(*back[::-1], strict=True)) if smooth else (None, None)
-    return Tracked(
-        np.stack(means), np.stack(stds), smoothed, smoothed_std, levels[:, 0], levels[:, 1] > 0, levels[:, 2]
+    fit = _fit(levels[:, 0], levels[:, 2])
+    found = Tracked(
+        np.stack(means), np.stack(stds), smoothed, smoothed_std, levels[:, 0], levels[:, 1] > 0, levels[:, 2], fit
     )  # fmt: skip
+    if not fit.good and not accept_misfit:
+        error = MisfitError(" ".join(fit.problems) + " accept_misfit=True returns it, marked.")
+        error.result = found  # type: ignore[assignment]
+        raise error
+    return found
+
+
+def _fit(noise: Float[np.ndarray, " K"], surprise: Float[np.ndarray, " K"]) -> Fit:
+    """Whether most observations were explained by the model and their noise."""
+    added, far = (float(np.median(a[min(FIRST, len(a) - 1) :])) for a in (noise, surprise))
+    problems, notes = [], []
+    if added >= TOO_NOISY or far > TOO_FAR:
+        problems.append(
+            f"most observations are explained only by adding {added:.0%} to the model's errors (squared innovations "
+            f"{far:.2g} times what is expected): the noise is understated, or the flow or observe is not this system's."
+        )
+    elif far < TOO_NEAR:
+        notes.append(f"squared innovations are {far:.2g} times what is expected: the noise is overstated.")
+    return Fit(not problems, far, float(surprise.max()), True, tuple(problems), tuple(notes))
 
 
 def _std(state: BandGaussian) -> Float[np.ndarray, " I"]:

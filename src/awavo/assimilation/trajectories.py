@@ -29,12 +29,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from awavo.assimilation.lattice import Lattice
 from awavo.assimilation.smoother import filter_chains, smooth_chains, smoothed_variance
 
-__all__ = ["Data", "Flow", "Step", "index_table", "site_cost", "tangent_step", "tangents"]
+__all__ = ["Data", "Flow", "Step", "index_table", "jacobian_entries", "site_cost", "tangent_step", "tangents"]
 
 Flow = Callable[[Array, Array], Array]
 TOLERATED = 1.5  # squared residuals per observation up to which a patch keeps the model's own noise
@@ -67,6 +67,15 @@ class Step(NamedTuple):
 def index_table(values: np.ndarray) -> Array:
     """An index table that the compiler does not try to compute with: for a million sites that takes it minutes."""
     return lax.optimization_barrier(jnp.asarray(values, jnp.int32))
+
+
+def jacobian_entries(lattice: Lattice, sites: Int[Array, "P n"]) -> Int[Array, "P n n"]:
+    """Where the Jacobian of patches stands in the flattened tangents.
+
+    J[r, c] is the tangent of c's colour at site r, where c reaches r (`within`): others of that colour do not.
+    """
+    num = int(np.prod(lattice.shape))
+    return index_table(lattice.colour)[sites][:, None, :] * num + sites[:, :, None]
 
 
 def _mapped(lattice: Lattice, flow: Flow) -> Flow:
@@ -123,19 +132,17 @@ def _tangent_step(
     lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups, tolerated
 ) -> Step:
     # Without parameters to infer, theta has no columns.
-    num_states, num_theta = x.shape[1], 0 if theta_precision is None else theta.shape[0]
+    num_theta = 0 if theta_precision is None else theta.shape[0]
     _, probe = tangents(lattice, coarse, x[:-1], theta)
     flat = lax.optimization_barrier(probe.reshape(probe.shape[0], -1))
     weight = jnp.concatenate([jnp.zeros_like(x[:1]), data.weight])
     misfit = jnp.sum(site_cost(lattice, flow, x, theta, data), 0)
     count = jnp.sum(data.weight > 0, 0)
     starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
-    within, colour = jnp.asarray(lattice.within, x.dtype), index_table(lattice.colour)
+    within = jnp.asarray(lattice.within, x.dtype)
 
     def solve(sites):
-        # J[r, c] is the tangent of c's colour at site r, where c reaches r: the other sites of that colour do not.
-        entry = colour[sites][:, None, :] * num_states + sites[:, :, None]
-        jacobian = lax.optimization_barrier(flat[:, entry] * within)
+        jacobian = lax.optimization_barrier(flat[:, jacobian_entries(lattice, sites)] * within)
         weights = weight[:, sites]
         initial = data.prior_var[sites][:, :, None] * jnp.eye(sites.shape[1], dtype=x.dtype)
         # A patch in a wrong mode gets a looser model, by as much as it misfits.

@@ -201,6 +201,8 @@ def _show(summary: dict[str, Any], misfits: int) -> None:
         (low, high), value = summary["theta_interval"][0], summary["theta"][0]
         print(f"forcing {value:.3f}, 90% interval [{low:.3f}, {high:.3f}]")
     print(f"largest local chi2 {summary['largest_chi2']:.2f}; {misfits} sites keep a misfit")
+    if summary["not_believed"]:
+        print(f"note: {summary['not_believed']} sites are not believed: their intervals are the prior's")
     print(f"posterior and page: {summary['report']}")
 
 
