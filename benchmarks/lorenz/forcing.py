@@ -21,9 +21,9 @@ from record import RESULTS
 
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import SearchSettings
+from awavo.assimilation.modes import SearchSettings, default_slots
 from awavo.provenance import command_line, device_info, source_commit, versions
-from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import REGIMES, lorenz96_system, twin_experiment
 
 TRUTH = 8.0
 
@@ -31,7 +31,7 @@ TRUTH = 8.0
 def errors(states: int, seeds: range, noise: float) -> list[dict[str, float]]:
     """Error and claimed deviation of each seed's forcing."""
     regime = REGIMES["G"]
-    search = SearchSettings(rounds=0, slots=lorenz96_slots(states, jax.default_backend()))
+    search = SearchSettings(rounds=0, slots=default_slots(states, jax.default_backend()))
     settings = Settings(infer_theta=True, search=search, model_noise=noise)
     system = System(**lorenz96_system(states, regime.steps, TRUTH))
     engine, compiled, rows = make_engine(system, regime.num_times, settings), False, []

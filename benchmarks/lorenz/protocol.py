@@ -22,9 +22,9 @@ from record import summarise, write
 
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import SearchSettings
+from awavo.assimilation.modes import SearchSettings, default_slots
 from awavo.results.trajectory_scores import Z90, score
-from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import REGIMES, lorenz96_system, twin_experiment
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     oracle = options.start == "truth"
     infer_theta, regime = options.forcing == "infer", REGIMES[options.regime]
     search = SearchSettings(
-        rounds=0 if oracle else options.rounds, slots=lorenz96_slots(options.states, jax.default_backend())
+        rounds=0 if oracle else options.rounds, slots=default_slots(options.states, jax.default_backend())
     )
     settings = Settings(infer_theta=infer_theta, search=search)
     system = System(**lorenz96_system(options.states, regime.steps, 7.0 if infer_theta else 8.0))

@@ -27,15 +27,15 @@ import numpy as np
 
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import SearchSettings
+from awavo.assimilation.modes import SearchSettings, default_slots
 from awavo.results.trajectory_scores import score
-from awavo.tasks.lorenz96 import lorenz96_slots, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import lorenz96_system, twin_experiment
 
 
 def measure(states: int, seed: int, rounds: int, memory_mb: float) -> dict:
     """One size, one seed."""
     twin = twin_experiment(states, seed=seed)
-    search = SearchSettings(rounds=rounds, slots=lorenz96_slots(states, jax.default_backend()))
+    search = SearchSettings(rounds=rounds, slots=default_slots(states, jax.default_backend()))
     settings = Settings(search=search, memory_mb=memory_mb, num_draws=2)
     system = System(**lorenz96_system(states))
     data = make_data(system, twin.observed, 1.0, settings)

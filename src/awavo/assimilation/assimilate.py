@@ -19,7 +19,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from awavo.assimilation.engine import Engine, Settings
-from awavo.assimilation.modes import STARTS_PER_JOIN, believed_sites, local_chi2, segment_length, segments_around
+from awavo.assimilation.modes import (
+    STARTS_PER_JOIN,
+    believed_sites,
+    local_chi2,
+    segment_length,
+    segments_around,
+    segments_at_once,
+    sites_near,
+)  # fmt: skip
 from awavo.assimilation.trajectories import Data, Step
 
 __all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_stages", "suspicious"]
@@ -70,13 +78,13 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     """Search all segments, some at a time; return x and how many found better."""
     search, settings = engine.search, engine.settings
     assert search is not None
-    count, changed = settings.search.slots, []
+    changed: list[tuple[np.ndarray, Array]] = []
     before = number - len(settings.anneal) - settings.polish
     starts = settings.search.starts[min(before, len(settings.search.starts) - 1)]
     key = jax.random.fold_in(jax.random.key(settings.seed), number)
     shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
     firsts = (firsts + shift) % x.shape[1]
-    for begin in range(0, len(firsts), count):
+    for begin, count in segments_at_once(len(firsts), settings.search.slots):
         # Places left over share the starts of the same segments, not below what makes one mosaic.
         chosen = np.resize(firsts[begin : begin + count], count)
         shared = -(-starts * len(firsts[begin : begin + count]) // count)
@@ -170,9 +178,12 @@ def assimilate(
         worst = float(chi2.max())
         # What may be chance is searched once more, what is not until it is found.
         searches = ONCE_MORE if believed.all() else SEARCHES_AGAIN
-        if length == 1 or search >= searches or worst <= _doubt(engine, data):
+        doubt = _doubt(engine, data)
+        if length == 1 or search >= searches or worst <= doubt:
             break
-        stage, tries = last + 1, np.zeros_like(tries)
+        # Anew around what misfits and nowhere else: a tighter model lifts every misfit, chance's as well.
+        misfits = sites_near(chi2 > doubt, segment_length(len(chi2), settings.search))
+        stage, tries = last + 1, np.where(misfits, 0, 2 * FIT).astype(tries.dtype)
         yield AssimilationState(x, theta, stage, tries), f"local chi2 {worst:.2f}: searching again"
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
     yield _posterior(engine, data, x, theta, engine.finish(data, key, x, theta)), "posterior"

@@ -169,11 +169,12 @@ def _search(system: System, reach: Reach, num_sites: int, settings: Settings) ->
     def best_of(data, key, starts, x, theta, firsts):
         """Solve the segments that begin at `firsts`; each site goes to the one with the least squares."""
         sites = (firsts[:, None] + jnp.arange(length)) % num_sites
-        keys = jax.random.split(key, search.slots)
+        count = len(firsts)
+        keys = jax.random.split(key, count)
         found, cost, better = jax.vmap(solve, (0, None, None, None, None, 0))(keys, starts, x, theta, data, sites)
         # Rank 0 is the best segment; `owner` is the best rank that decides a site, `num_sites` no place at all.
         rank = jnp.argsort(jnp.argsort(cost))[:, None]
-        owner = jnp.full(num_sites, search.slots).at[sites].min(jnp.where(inner, rank, search.slots))
+        owner = jnp.full(num_sites, count).at[sites].min(jnp.where(inner, rank, count))
         target = jnp.where(inner & (owner[sites] == rank), sites, num_sites)
         return x.at[:, target].set(jnp.moveaxis(found, 0, 1), mode="drop"), better
 
@@ -181,18 +182,20 @@ def _search(system: System, reach: Reach, num_sites: int, settings: Settings) ->
 
 
 class Later:
-    """A program that is compiled when it is first called; `seconds` is what that took."""
+    """The search, compiled for a number of segments when so many are first searched; `seconds` is what that took."""
 
     def __init__(self, program: Wrapped) -> None:
-        self.program, self.made, self.seconds = program, None, 0.0
+        self.program, self.seconds = program, 0.0
+        self.made: dict[int, Any] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it."""
-        if self.made is None:
+        """Run it; the last argument has an entry for each segment."""
+        count = len(arguments[-1])
+        if count not in self.made:
             began = time.perf_counter()
-            self.made = self.program.lower(*arguments).compile()
+            self.made[count] = self.program.lower(*arguments).compile()
             self.seconds += time.perf_counter() - began
-        return self.made(*arguments)
+        return self.made[count](*arguments)
 
 
 def compile_engine(
@@ -215,8 +218,10 @@ def compile_engine(
         stages["search"] = engine.search.lower(data, key, jnp.asarray(1, jnp.int32), x, at, firsts)
     with ThreadPoolExecutor(2) as pool:
         made = dict(zip(stages, pool.map(lambda lowered: lowered.compile(), stages.values()), strict=True))
-    if engine.search is not None and search_later:
-        made["search"] = Later(engine.search)
+    if engine.search is not None:
+        search = Later(engine.search)
+        search.made.update({len(firsts): made.pop("search")} if "search" in made else {})
+        made["search"] = search
     return engine._replace(**made), time.perf_counter() - began
 
 

@@ -14,7 +14,7 @@ from awavo.assimilation.assimilate import AssimilationState, Posterior, assimila
 from awavo.assimilation.descent import Observed
 from awavo.assimilation.engine import Engine, Settings, make_data, reuse_engine
 from awavo.assimilation.fit import Fit
-from awavo.assimilation.modes import SearchSettings
+from awavo.assimilation.modes import SearchSettings, default_slots
 from awavo.assimilation.observations import check_observations
 from awavo.assimilation.system import System, free_parameters, num_states
 from awavo.assimilation.trajectories import Data
@@ -65,8 +65,7 @@ def local_settings(system: System, noise: float, num_draws: int, seed: int) -> S
     """Settings for noise of this size (in the units of `rescale`): a noise that is small needs a tighter model."""
     tight = min(1.0, noise / SMALL_NOISE)
     base, sites = Settings(), num_states(system)
-    slots = 4 if jax.default_backend() == "cpu" else int(min(max(sites // 64, 64), 16384))
-    search = SearchSettings(slots=slots)
+    search = SearchSettings(slots=default_slots(sites, jax.default_backend()))
     reach = 10 if system.reach is None else max(max(pair) for pair in system.reach)
     return base._replace(
         model_noise=base.model_noise * tight, margin=max(base.margin, round(0.8 * reach)), num_draws=num_draws,

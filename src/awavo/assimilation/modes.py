@@ -12,7 +12,7 @@ around it, and is solved from there. That finds in eight starts what eight separ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -27,8 +27,8 @@ from awavo.assimilation.projection import project
 from awavo.assimilation.trajectories import Data, Flow, site_cost, tangent_step
 
 __all__ = [
-    "STARTS_PER_JOIN", "SearchSettings", "believed_sites", "inner_sites", "local_chi2", "segment_length",
-    "segment_search", "segments_around",
+    "STARTS_PER_JOIN", "SearchSettings", "believed_sites", "default_slots", "inner_sites", "local_chi2",
+    "segment_length", "segment_search", "segments_around", "segments_at_once", "sites_near",
 ]  # fmt: skip
 
 # Variances of the model at the seam and of the ends around the present solution; much smaller ones upset float32.
@@ -37,6 +37,8 @@ STARTS_PER_JOIN = 3
 # A mosaic compares starts with this standard deviation of the model, by squares up to BROKEN (a break is a break), over
 # NEAR times on either side.
 MOSAIC_NOISE, BROKEN, NEAR = 0.1, 9.0, 2
+# Segments of the smaller of two programs, where `slots` are more.
+FEW = 128
 
 
 class SearchSettings(NamedTuple):
@@ -46,7 +48,8 @@ class SearchSettings(NamedTuple):
     the factor `patience`, as some exceed it by chance, up to `certain`, which none does. A fresh start falls through
     the standard deviations `anneal`, scaled by a factor of its own between 0.4 and 1.6; every start ends with `polish`
     steps at `floor`. A round has `starts` fresh starts for each segment (the last entry holds from there on), then a
-    mosaic for every three of them, each annealed from entry `join_from`. `slots` segments are solved at once.
+    mosaic for every three of them, each annealed from entry `join_from`. `slots` segments are solved at once, or fewer
+    where fewer are left (`segments_at_once`).
     """
 
     rounds: int = 8
@@ -102,6 +105,25 @@ def segments_around(bad: np.ndarray, length: int, free: int) -> Int[np.ndarray, 
             starts.append((middle - length // 2) % num)
             first = i
     return np.asarray(starts)
+
+
+def sites_near(wrong: Bool[np.ndarray, " I"], distance: int) -> Bool[np.ndarray, " I"]:
+    """Sites of the ring within a distance of a wrong one."""
+    return np.asarray(_around(wrong.astype(float), distance) > 0.5)
+
+
+def default_slots(num_sites: int, platform: str) -> int:
+    """How many segments to search at once: few on a CPU; where cores are many, as many as keep them busy."""
+    return 4 if platform == "cpu" else int(min(max(num_sites // 64, FEW // 2), 2048))
+
+
+def segments_at_once(num: int, slots: int) -> Iterator[tuple[int, int]]:
+    """Where to begin and how many places to take, until all segments had one: few places where few are left."""
+    few, begin = min(FEW, slots), 0
+    while begin < num:
+        count = slots if 2 * (num - begin) > slots else few
+        yield begin, count
+        begin += count
 
 
 def segment_length(num_sites: int, search: SearchSettings) -> int:

@@ -95,12 +95,12 @@ class Infer:
         import jax
 
         from awavo.assimilation.engine import Settings, System
-        from awavo.assimilation.modes import SearchSettings
+        from awavo.assimilation.modes import SearchSettings, default_slots
         from awavo.assimilation.observation_files import read_observations
         from awavo.assimilation.observations import check_observations
         from awavo.runs.infer import infer_trajectories
         from awavo.runs.memory import check_inference
-        from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_slots, lorenz96_system, twin_experiment
+        from awavo.tasks.lorenz96 import REGIMES, TIME_STEP, lorenz96_system, twin_experiment
         from awavo.training.compilation import enable_cache
 
         enable_cache()
@@ -120,7 +120,7 @@ class Infer:
         sites = observed.shape[1]
         infer_forcing = self.forcing == "infer"
         system = System(**lorenz96_system(sites, regime.steps, self.guess if infer_forcing else FORCING))
-        search = SearchSettings(rounds=self.rounds, slots=lorenz96_slots(sites, jax.default_backend()))
+        search = SearchSettings(rounds=self.rounds, slots=default_slots(sites, jax.default_backend()))
         settings = Settings(
             infer_theta=infer_forcing, num_draws=self.draws, memory_mb=self.memory_mb, dtype=self.dtype,
             seed=self.seed, search=search,

@@ -10,10 +10,10 @@ import numpy as np
 
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
-from awavo.assimilation.modes import SearchSettings
+from awavo.assimilation.modes import SearchSettings, default_slots
 from awavo.paper.job import JobSettings, Progress, ResultRow
 from awavo.results.trajectory_scores import score
-from awavo.tasks.lorenz96 import REGIMES, lorenz96_slots, lorenz96_system, twin_experiment
+from awavo.tasks.lorenz96 import REGIMES, lorenz96_system, twin_experiment
 
 __all__ = ["run_lorenz"]
 
@@ -26,7 +26,7 @@ def run_lorenz(
     """Scores of every seed over the states never observed, seconds without compilation, and one trajectory to show."""
     states, regime = settings["states"], REGIMES["G"]
     system = System(**lorenz96_system(states))
-    chosen = Settings(search=SearchSettings(slots=lorenz96_slots(states, jax.default_backend())))
+    chosen = Settings(search=SearchSettings(slots=default_slots(states, jax.default_backend())))
     engine, compile_s = make_engine(system, regime.num_times, chosen), None
     scores: dict[str, list[float]] = {name: [] for name in (*KEPT, "solve_s")}
     shown: dict[str, np.ndarray | int] = {}

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 from awavo.errors import InputError
 
 __all__ = [
-    "REGIMES", "Regime", "TIME_STEP", "Twin", "lorenz96_flow", "lorenz96_slots", "lorenz96_system", "twin_experiment",
+    "REGIMES", "Regime", "TIME_STEP", "Twin", "lorenz96_flow", "lorenz96_system", "twin_experiment",
 ]  # fmt: skip
 
 # Mean and standard deviation of a site over a long time, at F = 8.
@@ -90,11 +90,6 @@ def lorenz96_system(num_states: int, steps: int = 5, forcing: float = 8.0) -> di
         shape=(num_states,), flow=lorenz96_flow(steps), theta=np.array([forcing]), prior_mean=CLIMATE_MEAN,
         prior_std=CLIMATE_STD, coarse=lorenz96_flow(2, steps * TIME_STEP / 2), reach=((5, 10),), layout="ring",
     )  # fmt: skip
-
-
-def lorenz96_slots(num_states: int, platform: str) -> int:
-    """How many segments to search at once: few on a CPU, all that are likely to be needed where cores are many."""
-    return 4 if platform == "cpu" else int(min(max(num_states // 64, 64), 16384))
 
 
 def twin_experiment(
