@@ -1,13 +1,15 @@
 """Whole inferences on small rings and grids: recovery, modes, stopping and resuming, bad observations."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state
-from awavo.assimilation.engine import Settings, System, make_data, make_engine
-from awavo.assimilation.modes import SearchSettings, local_chi2, segments_around
+from awavo.assimilation.engine import Engine, Settings, System, make_data, make_engine
+from awavo.assimilation.modes import FEW, SearchSettings, local_chi2, segments_around, segments_at_once
 from awavo.assimilation.observations import check_observations, longest_gap
 from awavo.errors import InputError
 from awavo.tasks.lorenz96 import lorenz96_flow, lorenz96_system, twin_experiment
@@ -115,6 +117,40 @@ def test_segments_cover_what_is_bad():
         assert any(10 <= (place - first) % 300 < 46 for first in firsts)
     assert len(firsts) == 3
     assert len(segments_around(np.zeros(300, bool), 56, 28)) == 0
+
+
+@pytest.mark.parametrize(("num", "starts", "slots"), [(1, 12, 2048), (130, 12, 2048), (5000, 2, 2048), (9, 8, 4)])
+def test_places_follow_the_segments_that_are_left(num, starts, slots):
+    chunks = list(segments_at_once(num, starts, slots))
+    begins, counts = zip(*chunks, strict=True)
+    assert begins == tuple(np.cumsum([0, *counts[:-1]]))  # every segment once, in order
+    assert sum(counts[:-1]) < num <= sum(counts)
+    assert set(counts) <= {slots, min(FEW, slots)}
+    assert all(count == min(FEW, slots) or (num - begin) * starts > 3 * FEW for begin, count in chunks)
+
+
+def test_only_what_is_near_a_misfit_is_searched_again():
+    """On a long ring each site exceeds the first threshold by a little, and one place by far."""
+    cost = np.full(1000, 1.3 * 32)
+    cost[500] = 40 * 32
+    searched = []
+
+    def search(data, key, starts, x, theta, firsts):
+        searched.append(np.unique(np.asarray(firsts)))
+        return x, np.zeros(len(firsts), bool)
+
+    settings = Settings(search=SearchSettings(rounds=1, starts=(1,), slots=64))
+    keep = lambda data, x, theta, q: (x, theta)  # noqa: E731
+    engine = Engine(None, settings, keep, lambda *_: (cost, np.full(1000, 32.0)), search, None)  # pyright: ignore
+    twin = twin_experiment(1000, seed=0)
+    data = make_data(System(**lorenz96_system(1000)), twin.observed, 1.0, settings)
+    stage = len(settings.anneal) + settings.polish
+    start = AssimilationState(jnp.zeros((33, 1000)), jnp.ones(1), stage, np.zeros(1000, np.int32))
+    told = [text for _, text in itertools.islice(assimilate(engine, data, start), 3)]
+    assert told[0].startswith("modes: 50 regions")
+    assert told[1].endswith("searching again")
+    assert told[2].startswith("modes: 6 regions")
+    assert all(400 < first + 24 < 600 for first in searched[-1])
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     key = jax.random.fold_in(jax.random.key(settings.seed), number)
     shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
     firsts = (firsts + shift) % x.shape[1]
-    for begin, count in segments_at_once(len(firsts), settings.search.slots):
+    for begin, count in segments_at_once(len(firsts), starts, settings.search.slots):
         # Places left over share the starts of the same segments, not below what makes one mosaic.
         chosen = np.resize(firsts[begin : begin + count], count)
         shared = -(-starts * len(firsts[begin : begin + count]) // count)

@@ -37,8 +37,8 @@ STARTS_PER_JOIN = 3
 # A mosaic compares starts with this standard deviation of the model, by squares up to BROKEN (a break is a break), over
 # NEAR times on either side.
 MOSAIC_NOISE, BROKEN, NEAR = 0.1, 9.0, 2
-# Segments of the smaller of two programs, where `slots` are more.
-FEW = 128
+# Places of the smaller of two programs, where `slots` are more.
+FEW = 512
 
 
 class SearchSettings(NamedTuple):
@@ -114,14 +114,17 @@ def sites_near(wrong: Bool[np.ndarray, " I"], distance: int) -> Bool[np.ndarray,
 
 def default_slots(num_sites: int, platform: str) -> int:
     """How many segments to search at once: few on a CPU; where cores are many, as many as keep them busy."""
-    return 4 if platform == "cpu" else int(min(max(num_sites // 64, FEW // 2), 2048))
+    return 4 if platform == "cpu" else int(min(max(num_sites // 64, 64), 2048))
 
 
-def segments_at_once(num: int, slots: int) -> Iterator[tuple[int, int]]:
-    """Where to begin and how many places to take, until all segments had one: few places where few are left."""
+def segments_at_once(num: int, starts: int, slots: int) -> Iterator[tuple[int, int]]:
+    """Where to begin and how many places to take, until all segments had one: few where all starts find room in them.
+
+    Places to spare share the starts of a segment, down to those of one mosaic; from there on they are wasted.
+    """
     few, begin = min(FEW, slots), 0
     while begin < num:
-        count = slots if 2 * (num - begin) > slots else few
+        count = few if (num - begin) * starts <= few * STARTS_PER_JOIN else slots
         yield begin, count
         begin += count
 
