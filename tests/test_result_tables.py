@@ -162,3 +162,10 @@ def test_what_the_docs_say_of_the_run_through_shocks_is_in_its_file():
     large = json.loads((ROOT / "benchmarks" / "assimilation" / "results" / "shocks_100000.json").read_text())["summary"]
     assert f"with 100,000 of them {large['final_rmse']:.3f} at the end and {large['mean_rmse']:.2f} on average" in page
     assert f"{large['seconds_an_analysis']:.2f} s an analysis on both cores" in page
+    whole = json.loads((ROOT / "benchmarks" / "assimilation" / "results" / "shocks_1000000.json").read_text())["summary"]
+    assert f"(seed 401): {whole['final_rmse']:.3f} at the end, {whole['mean_rmse']:.2f} on average" in page
+    times = whole["seconds_an_analysis"], whole["seconds_a_step_back"]
+    assert "{:.3f} s an analysis with its forecast and {:.3f} s a step back".format(*times) in page
+    errors = whole["smoothed_mean_rmse"], whole["filtered_mean_rmse_there"]
+    assert "smoothed {:.2f} where the filter has {:.2f}, intervals".format(*errors) in page
+    assert f"{whole['inside90']:.0%} and {whole['smoothed_inside90']:.0%}" in page

@@ -37,6 +37,8 @@ ROWS = (
     (f"{SAFETY}/hopper-velocity", "Hopper velocity", (25,), 1_000_000, ">= 1,650, 9 of 10", 1),
     (f"{SAFETY}/walker2d-velocity", "Walker2d velocity", (25,), 300_000, "", 1),
     (f"{SAFETY}/walker2d-velocity", "Walker2d velocity", (25,), 1_000_000, ">= 3,050, 9 of 10", 1),
+    (f"{SAFETY}/swimmer-velocity", "Swimmer velocity", (25,), 300_000, "", 1),
+    (f"{SAFETY}/swimmer-velocity", "Swimmer velocity", (25,), 1_000_000, ">= 90, 9 of 10", 1),
     (f"{SAFETY}/point-goal1", "Point Goal 1", (25,), 300_000, "", 1),
     (f"{SAFETY}/point-goal1", "Point Goal 1", (25,), 1_000_000, ">= 25, 9 of 10", 1),
 )
