@@ -15,11 +15,11 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "awavo"
 BASE = {
     "errors": set(),
     "types": set(),
-    "config": {"errors"},
+    "config": {"errors", "types"},
     "checks": {"errors"},
     "files": {"errors"},
     "interruption": set(),
-    "provenance": {"errors", "files"},
+    "provenance": {"errors", "files", "types"},
     "registry": {"errors", "types"},  # it names tasks and algorithms by strings, resolved on first use
 }
 # What a room may import beside itself and the base.

@@ -41,7 +41,7 @@ OVERRIDES = {
 # Annotations of these words alone hold no array.
 PLAIN = {
     "None", "bool", "int", "float", "str", "bytes", "object", "Any", "dict", "list", "tuple", "set", "type", "Mapping",
-    "Sequence", "Iterable", "Iterator", "Callable", "Path", "os", "PathLike",
+    "Sequence", "Iterable", "Iterator", "Callable", "Path", "os", "PathLike", "Fields", "FieldsView", "Numbers",
 }  # fmt: skip
 
 _beartype = beartype(conf=BeartypeConf(hint_overrides=FrozenDict(OVERRIDES)))

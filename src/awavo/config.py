@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
 
 from awavo.errors import ConfigError, UnknownNameError, did_you_mean
+from awavo.types import Fields, FieldsView
 
 __all__ = [
     "TrainConfig",
@@ -59,15 +60,15 @@ class TrainConfig:
     seeds: int = setting(10, "number of seeds", low=1, high=100_000)
     seed: int = setting(0, "first seed", low=0, high=2**31 - 1)
     preset: str = setting("default", "name of a set of defaults")
-    task_options: Mapping[str, Any] = field(default_factory=dict)
-    algo_options: Mapping[str, Any] = field(default_factory=dict)
+    task_options: FieldsView = field(default_factory=dict)
+    algo_options: FieldsView = field(default_factory=dict)
     cost_limits: tuple[float, ...] | None = setting(None, "limits of the costs, instead of the task's", low=0.0)
     cost_sum_limit: float | None = setting(None, "one limit on the sum of all costs", low=0.0)
     cost_fn: str | None = setting(None, "MODULE:FUNCTION that computes the costs of a Gymnasium environment")
     seed_axis: str = setting("auto", "how seeds run together", choices=("auto", "map", "vmap"))
 
 
-def _coerce(name: str, value: Any, hint: Any) -> Any:
+def _coerce(name: str, value: object, hint: Any) -> Any:
     """Return `value` as the type `hint`, or say what was expected."""
     text = str(hint)
     if value is None and "None" in text:
@@ -95,7 +96,7 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A value in an error's line, which must stay one."""
     try:
         text = repr(value)
@@ -119,7 +120,7 @@ def _check_seeds(config: object) -> None:
         )
 
 
-def _checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(kind: type[Any], given: FieldsView) -> Fields:
     """The values given for fields of a class, coerced to their types."""
     hints = get_type_hints(kind)
     values = {}
@@ -141,7 +142,7 @@ def _checked(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def config_from_mapping(kind: type[T], values: Mapping[str, Any], owner: str) -> T:
+def config_from_mapping(kind: type[T], values: FieldsView, owner: str) -> T:
     """Build and check a configuration from names and values; an unknown name gets a suggestion."""
     names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for name in values:
@@ -150,7 +151,7 @@ def config_from_mapping(kind: type[T], values: Mapping[str, Any], owner: str) ->
     return kind(**_checked(kind, values))
 
 
-def without_retired(stored: Mapping[str, Any]) -> dict[str, Any]:
+def without_retired(stored: FieldsView) -> Fields:
     """The content of a config.json without settings that are constants now, where they had that value."""
     options = stored.get("algo_options")
     if not isinstance(options, Mapping):
@@ -179,7 +180,7 @@ def fingerprint(config: TrainConfig) -> str:
     return stored_fingerprint(dataclasses.asdict(config))
 
 
-def stored_fingerprint(config: Mapping[str, Any]) -> str:
+def stored_fingerprint(config: FieldsView) -> str:
     """The fingerprint of a configuration as config.json holds it, whichever version wrote it."""
     text = json.dumps(config, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from awavo.types import Fields
 
 __all__ = ["Part", "command_line", "device_info", "source_commit", "stamp", "versions"]
 
@@ -76,7 +78,7 @@ def command_line() -> str:
     return " ".join(["awavo" if name in ("__main__.py", "main.py") else name, *sys.argv[1:]])
 
 
-def stamp(*parts: Part) -> dict[str, Any]:
+def stamp(*parts: Part) -> Fields:
     """Where a result comes from, to be merged into its JSON: the parts named, in that order.
 
     Without names: command, commit, versions and device. `created` is the time in UTC. Only what is asked for is looked

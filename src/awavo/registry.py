@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
+from awavo.types import Fields
 
 __all__ = [
     "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "add_current_folder", "check_option",
@@ -198,7 +199,7 @@ def import_named(path: str, setting: str) -> Any:
         ) from None
 
 
-def name_of(thing: Any, setting: str) -> str:
+def name_of(thing: object, setting: str) -> str:
     """MODULE:NAME of a class or function, under which a run's configuration remembers it."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "<no name>")
     if getattr(sys.modules.get(str(module)), name, None) is not thing:
@@ -219,7 +220,7 @@ def make_task(name: str, **options: Any) -> Any:
     return _build(name, resolve(name, TASKS, "task"), options)
 
 
-def _build(name: str, factory: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _build(name: str, factory: Callable[..., Any], options: Fields) -> Any:
     defaults = task_defaults(factory)
     for option in options:
         if option not in defaults:
@@ -251,7 +252,7 @@ def check_option(name: str, value: Any, default: Any) -> Any:
     return value
 
 
-def _whole(name: str, value: Any, low: int) -> int:
+def _whole(name: str, value: object, low: int) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -282,9 +283,9 @@ def task_options(factory: Callable[..., Any]) -> list[str]:
     return list(task_defaults(factory))
 
 
-def task_defaults(factory: Callable[..., Any]) -> dict[str, Any]:
+def task_defaults(factory: Callable[..., Any]) -> Fields:
     """The options of a task's factory and what they are unless given."""
-    defaults: dict[str, Any] = {}
+    defaults: Fields = {}
     for parameter in inspect.signature(factory).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             module = inspect.getmodule(factory)

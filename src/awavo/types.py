@@ -6,8 +6,8 @@ The seed axis is added outside. `Array` is that of jax; on the host numpy's take
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from jax import Array
@@ -17,8 +17,14 @@ else:  # annotations can be resolved without importing jax
 
 __all__ = [
     "ActionSpace", "ActorParts", "Algorithm", "Box", "Critics", "Discrete", "Distribution", "Env", "EnvSpec",
-    "Estimate", "Physics", "Rollout", "Timestep",
+    "Estimate", "Fields", "FieldsView", "Physics", "Rollout", "Timestep",
 ]  # fmt: skip
+
+# Named values of any kind, as JSON, options and keyword arguments hold them; the second is only read.
+Fields: TypeAlias = dict[str, Any]
+FieldsView: TypeAlias = Mapping[str, Any]
+# A number, or an array of them, of numpy or jax, traced or not.
+Numbers: TypeAlias = Any
 
 State = TypeVar("State")
 Info = TypeVar("Info")
@@ -229,7 +235,7 @@ class Algorithm(NamedTuple, Generic[State, Info]):
         return *self.act(key, state, obs, greedy), memory
 
 
-def _number(x: Any) -> Any:
+def _number(x: Numbers) -> Numbers:
     """What `x` counts for in arithmetic."""
     return x.value if isinstance(x, Estimate) else x
 
@@ -241,23 +247,23 @@ class Estimate(NamedTuple):
     result is then a plain number. Two estimates are equal if all their fields are.
     """
 
-    value: Any  # numbers, or arrays of them along a curve
-    low: Any
-    high: Any
-    count: Any
+    value: Numbers  # numbers, or arrays of them along a curve
+    low: Numbers
+    high: Numbers
+    count: Numbers
     method: str
 
     def __float__(self) -> float:
         """The number alone."""
         return float(self.value)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Numbers = None, copy: bool | None = None) -> Numbers:
         """The value as numpy sees it."""
         import numpy as np
 
         return np.array(self.value, dtype=dtype) if copy else np.asarray(self.value, dtype=dtype)
 
-    def __jax_array__(self) -> Any:
+    def __jax_array__(self) -> Numbers:
         """The value as jax sees it."""
         return self.value
 
@@ -265,58 +271,58 @@ class Estimate(NamedTuple):
         """`f"{estimate:.3f}"` shows the number; without a format, all fields."""
         return format(float(self.value), spec) if spec else str(self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Numbers:
         return -self.value
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Numbers:
         return abs(self.value)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Numbers:
         return tuple.__eq__(self, other) if isinstance(other, tuple) else self.value == other
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Numbers:
         return tuple.__ne__(self, other) if isinstance(other, tuple) else self.value != other
 
     __hash__ = tuple.__hash__
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Numbers) -> Numbers:
         return self.value + _number(other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Numbers) -> Numbers:
         return other + self.value
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Numbers) -> Numbers:
         return self.value - _number(other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Numbers) -> Numbers:
         return other - self.value
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Numbers) -> Numbers:
         return self.value * _number(other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Numbers) -> Numbers:
         return other * self.value
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Numbers) -> Numbers:
         return self.value / _number(other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Numbers) -> Numbers:
         return other / self.value
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Numbers) -> Numbers:
         return self.value ** _number(other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Numbers) -> Numbers:
         return other**self.value
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Numbers) -> Numbers:
         return self.value < _number(other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Numbers) -> Numbers:
         return self.value <= _number(other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Numbers) -> Numbers:
         return self.value > _number(other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Numbers) -> Numbers:
         return self.value >= _number(other)

@@ -180,7 +180,7 @@ def _check_field(name: str, value: Any, size: int, low: float) -> None:
         raise InputError(f"{name} must be {bound} everywhere: it is {float(array.min()):g} at its least.")
 
 
-def _shape_of(name: str, function: Callable[..., Array], *arguments: Any) -> tuple[int, ...]:
+def _shape_of(name: str, function: Callable[..., Array], *arguments: object) -> tuple[int, ...]:
     try:
         return jax.eval_shape(function, *arguments).shape
     except Exception as error:  # the user's function may raise anything

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -13,6 +13,7 @@ from awavo.checks import LARGEST_SEED, check_range
 from awavo.cli.common import MOST_EPISODES, Device, Json, Trust, check_run_folder, print_json, print_notes
 from awavo.errors import InputError
 from awavo.runs.progress import doing
+from awavo.types import FieldsView
 
 __all__ = ["Certify"]
 
@@ -107,7 +108,7 @@ class Certify:
         return 1 if any(c.verdict == "refuted" for c in found) else 0
 
 
-def _show_certificates(result: Mapping[str, Any], run: str, page: Path) -> None:
+def _show_certificates(result: FieldsView, run: str, page: Path) -> None:
     """Print one line per certificate and the statement about the delivered policy."""
     from rich.console import Console
     from rich.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from tyro.conf import OmitArgPrefixes, Positional, arg
@@ -14,6 +14,7 @@ from awavo.checks import LARGEST_SEED, check_range
 from awavo.cli.common import Device, Json, print_json
 from awavo.errors import InputError, UnknownNameError, did_you_mean
 from awavo.files import require_writable
+from awavo.types import Fields
 
 __all__ = ["Infer"]
 
@@ -188,7 +189,7 @@ def _read_share(text: str) -> float:
     return value
 
 
-def _show(summary: dict[str, Any], misfits: int) -> None:
+def _show(summary: Fields, misfits: int) -> None:
     scores = summary.get("scores")
     spent = f"{summary['solve_s']:.2f} s ({summary['compile_s']:.0f} s to compile)"
     print(f"{summary['states']} states, {summary['times']} times: {spent}")
@@ -206,7 +207,7 @@ def _show(summary: dict[str, Any], misfits: int) -> None:
     print(f"posterior and page: {summary['report']}")
 
 
-def _show_system(summary: dict[str, Any]) -> None:
+def _show_system(summary: Fields) -> None:
     scores, fit = summary.get("scores"), summary["fit"]
     print(f"{summary['states']} states, {summary['times']} times: {summary['solve_s']:.2f} s (compiling included)")
     if scores:

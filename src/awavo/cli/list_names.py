@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated
 
 from tyro.conf import arg
 
 from awavo.cli.common import Json, print_json
+from awavo.types import Fields
 
 __all__ = ["ListNames"]
 
@@ -72,7 +73,7 @@ def _print_options(algo: str, as_json: bool) -> int:
     return 0
 
 
-def _tasks() -> list[dict[str, Any]]:
+def _tasks() -> list[Fields]:
     """Every task with its limits, which only a built task knows."""
     from awavo.errors import MissingExtraError
     from awavo.registry import GPU_TASKS, HOST_TASKS, TASKS, make_host_task, make_task

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from awavo.results.limits import STRICT, LimitRule
+from awavo.types import FieldsView
 
 __all__ = ["show_evaluation"]
 
 
-def show_evaluation(result: Mapping[str, Any], task: str, algo: str, rule: LimitRule = STRICT) -> None:
+def show_evaluation(result: FieldsView, task: str, algo: str, rule: LimitRule = STRICT) -> None:
     """Print one table: return and each cost with their intervals, greedy and stochastic."""
     table = Table("policy", "return", title=Text(f"{algo} on {task}: mean over seeds [95% interval], undiscounted"))
     names = list(result["greedy"]["costs"])
@@ -33,5 +31,5 @@ def show_evaluation(result: Mapping[str, Any], task: str, algo: str, rule: Limit
     )
 
 
-def _interval(figure: Mapping[str, Any]) -> str:
+def _interval(figure: FieldsView) -> str:
     return f"{figure['value']:.1f} [{figure['low']:.1f}, {figure['high']:.1f}]"

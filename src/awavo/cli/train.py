@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -18,6 +18,7 @@ from awavo.config import TrainConfig, check_config
 from awavo.errors import ConfigError
 from awavo.files import require_writable
 from awavo.interruption import stop_flag
+from awavo.types import Fields
 
 __all__ = ["Train"]
 
@@ -118,7 +119,7 @@ class Train:
         )  # fmt: skip
         return check_config(config)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Fields:
         """The algorithm's settings; `--model` is the setting `planning` by the name of what is planned in."""
         options = read_pairs(self.option, "--option")
         if self.model is None:

@@ -9,7 +9,6 @@ estimates. Zeros are the tracking law itself. State, observations, reward and co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -20,7 +19,7 @@ from awavo.tasks.base import Clocked
 from awavo.tasks.quadrotor.flight import FlightState, quadrotor
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
-from awavo.types import Box, Env, Timestep
+from awavo.types import Box, Env, Fields, Timestep
 
 __all__ = ["detour_flight"]
 
@@ -37,7 +36,7 @@ def detour_flight(
     **physics: float,
 ) -> Env:
     """Build a flight task along the Lissajous reference; `physics` overrides fields of `QuadrotorParams`."""
-    own: dict[str, Any] = dict(physics)
+    own: Fields = dict(physics)
     env = quadrotor(task=task, cost_limits=cost_limits, horizon=horizon, num_obstacles=num_obstacles, **own)
     model = flight_model(env.params, lissajous, DEFAULT)
     reach = (REACH * DEFAULT.prior_std,) * 6 + (REACH * DEFAULT.brace_std,) * 3

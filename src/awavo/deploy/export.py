@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from awavo.deploy.onnx_actor import actor_onnx, run_onnx
 from awavo.deploy.program_check import MAX_BYTES, check_program
 from awavo.errors import InputError
 from awavo.files import write_bytes
-from awavo.types import Algorithm, Box, EnvSpec
+from awavo.types import Algorithm, Box, EnvSpec, Fields
 
 __all__ = ["Exported", "export_policy", "load_export", "policy_file", "spec_contract", "write_files"]
 
@@ -38,11 +38,11 @@ PROBES = 256
 class Exported(NamedTuple):
     """A loaded export: its manifest and the programs by name, each a function of arrays."""
 
-    manifest: dict[str, Any]
+    manifest: Fields
     programs: dict[str, Callable[..., PyTree]]
 
 
-def spec_contract(spec: EnvSpec) -> dict[str, Any]:
+def spec_contract(spec: EnvSpec) -> Fields:
     """The observation, action and limit contract of a task."""
     space = spec.action_space
     action = (
@@ -77,7 +77,7 @@ def policy_file(algorithm: Algorithm) -> str:
 
 def export_policy(
     spec: EnvSpec, algorithm: Algorithm, state: PyTree, probes: Float[np.ndarray, "n d"], *, onnx: bool = True
-) -> tuple[dict[str, bytes], dict[str, Any]]:
+) -> tuple[dict[str, bytes], Fields]:
     """Return the files of one seed's policy and the manifest's part on them.
 
     `actor.stablehlo` maps obs [1, d] to the greedy action; `planner.stablehlo`, where the algorithm plans, maps (key
@@ -85,7 +85,7 @@ def export_policy(
     """
     parts = None if algorithm.actor is None else algorithm.actor(state)
     files: dict[str, bytes] = {}
-    notes: dict[str, Any] = {}
+    notes: Fields = {}
     shape = jax.ShapeDtypeStruct((1, spec.obs_dim), jnp.float32)
     act = jax.jit(lambda obs: algorithm.act(jax.random.key(0), state, obs, True)[0])
     if parts is not None or algorithm.plan is None:
@@ -133,7 +133,7 @@ def export_policy(
     return files, notes
 
 
-def _role(algorithm: Algorithm, actor: bool) -> dict[str, Any]:
+def _role(algorithm: Algorithm, actor: bool) -> Fields:
     """Whether a file is the policy, in a word and in a sentence."""
     is_policy = not actor or algorithm.plan is None
     about = (
@@ -145,9 +145,7 @@ def _role(algorithm: Algorithm, actor: bool) -> dict[str, Any]:
     return {"is_policy": is_policy, "about": about}
 
 
-def write_files(
-    out: str | os.PathLike[str], files: dict[str, bytes], notes: dict[str, Any], about: dict[str, Any]
-) -> Path:
+def write_files(out: str | os.PathLike[str], files: dict[str, bytes], notes: Fields, about: Fields) -> Path:
     """Write the files and then the manifest, each under its final name only when complete."""
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -166,12 +166,12 @@ class OffboardLink:
         return None
 
     def _keep(self, name: str) -> Callable[..., None]:
-        def keep(value: Any, *_: Any) -> None:
+        def keep(value: object, *_: object) -> None:
             self._latest[name] = (time.monotonic(), value)
 
         return keep
 
-    def _hear_imu(self, imu: Any, *_: Any) -> None:
+    def _hear_imu(self, imu: Any, *_: object) -> None:
         a = imu.acceleration_frd
         self._felt = [*self._felt[-MOST_SAMPLES:], [a.forward_m_s2, a.right_m_s2, a.down_m_s2]]
         self._felt_at = time.monotonic()

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import Any
 
+from awavo.types import Fields
+
 __all__ = ["MAX_BYTES", "TARGETS", "check_program"]
 
 MAX_BYTES = 2**28
@@ -41,7 +43,7 @@ def check_program(content: bytes) -> str | None:
     return "it has side effects" if found["effects"] else None
 
 
-def _describe(content: bytes) -> dict[str, Any]:
+def _describe(content: bytes) -> Fields:
     """Operations, targets of custom calls and effects of a program; it is parsed, never compiled or run."""
     from jax import export
     from jax.extend.mlir import ir

@@ -23,6 +23,7 @@ import numpy as np
 
 from awavo.errors import InputError, MissingExtraError
 from awavo.tasks.quadrotor.frames import flip_attitude, flip_vector, rotate_rows, thrust_per_mass
+from awavo.types import Fields
 
 if TYPE_CHECKING:
     from awavo.tasks.quadrotor.body import Body
@@ -97,7 +98,7 @@ class SimulatedVehicle:
             raise InputError(f"wind {north:g} {east:g} must lie within {STRONGEST:g} m/s.")
         self.wind = flip_vector(np.array([north, east, 0.0])).astype(np.float32)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Fields:
         """What a test wants to know."""
         body = self.body
         return {

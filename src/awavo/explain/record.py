@@ -29,6 +29,7 @@ from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT, Reference, stored_reference
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.params import QuadrotorParams
+from awavo.types import Fields
 
 __all__ = ["DecisionLog", "FlightLog", "LoggedDecision", "read_log"]
 
@@ -58,7 +59,7 @@ class LoggedDecision(NamedTuple):
 class FlightLog(NamedTuple):
     """A record as read: `missing` says in words what is not there."""
 
-    about: dict[str, Any]
+    about: Fields
     config: PlannerConfig
     params: QuadrotorParams
     decisions: list[LoggedDecision]
@@ -138,20 +139,20 @@ class DecisionLog:
         self.close()
 
 
-Head = tuple[dict[str, Any], PlannerConfig, QuadrotorParams, Forest, Reference]
+Head = tuple[Fields, PlannerConfig, QuadrotorParams, Forest, Reference]
 
 
-def _checked_head(content: Any) -> Head:
+def _checked_head(content: Fields) -> Head:
     """The parts of the first message, each of its type, shape and range."""
     about = content["about"]
     if not isinstance(about, dict):
         raise ValueError("what it is about is no table")
-    numbers: dict[str, Any] = {name: checked_array(name, value, ()) for name, value in content["params"].items()}
+    numbers: Fields = {name: checked_array(name, value, ()) for name, value in content["params"].items()}
     columns = {name: unpack_array(value) for name, value in content["forest"].items()}
     count = len(columns["x"]) if columns["x"].ndim == 1 else -1
     if not 0 <= count <= MAX_OBSTACLES:
         raise ValueError(f"obstacles of shape {list(columns['x'].shape)}, expected a list of at most {MAX_OBSTACLES}")
-    forest: dict[str, Any] = {name: checked_array(name, content["forest"][name], (count,)) for name in columns}
+    forest: Fields = {name: checked_array(name, content["forest"][name], (count,)) for name in columns}
     plain = {name: value[()] for name, value in numbers.items()}
     if not all(plain[name] > 0 for name in POSITIVE):
         raise ValueError(f"{', '.join(POSITIVE)} must be above 0")
@@ -170,7 +171,7 @@ def _decision(content: Any, forest: Forest, config: PlannerConfig) -> LoggedDeci
     shapes = {f"body_{name}": (3 if name in ("position", "velocity", "rates") else 4,) for name in Body._fields}
     shapes |= {"time": (), "belief_mean": (5,), "belief_covariance": (5, 5)}
     shapes["particles"] = (config.num_particles, 3 * config.num_knots + 3)
-    arrays: dict[str, Any] = {name: checked_array(name, content[name], shape) for name, shape in shapes.items()}
+    arrays: Fields = {name: checked_array(name, content[name], shape) for name, shape in shapes.items()}
     if not 0.5 < np.linalg.norm(arrays["body_attitude"]) < 2:
         raise ValueError("its attitude is no rotation")
     if not (np.diagonal(arrays["belief_covariance"]) >= 0).all():

@@ -9,7 +9,7 @@ exactly; for Gaussian ones on a pool drawn from all of them, weighted by density
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from awavo.explain.factors import Factor, coalition_models
 from awavo.explain.measures import influences, num_factors, shapley, total_variation, without
 from awavo.explain.task_factors import Seen
 from awavo.networks.distributions import Categorical, SquashedGaussian, SquashedMixture
-from awavo.types import Algorithm, Distribution, Env
+from awavo.types import Algorithm, Distribution, Env, Fields
 
 __all__ = [
     "NECESSITY", "PolicyTrace", "distribution_weights", "explain_policies", "greedy_necessity", "policy_costs",
@@ -154,7 +154,7 @@ def _interval(values: Sequence[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "low": float(low), "high": float(high)}
 
 
-def policy_summary(traces: Sequence[PolicyTrace], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def policy_summary(traces: Sequence[PolicyTrace], names: Sequence[str]) -> dict[str, Fields]:
     """Return mean (95% bootstrap over the episodes of all seeds), largest value, necessity and share by factor."""
     episodes = [(trace, e, trace.running[e]) for trace in traces for e in range(len(trace.running))]
     found = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,7 @@ from awavo.explain.record import FlightLog
 from awavo.tasks.quadrotor.flight_path import reference_function
 from awavo.tasks.quadrotor.forest import Forest
 from awavo.tasks.quadrotor.frames import wind_name
+from awavo.types import Fields, FieldsView
 
 __all__ = [
     "NECESSITY", "Segment", "find_segments", "flight_curves", "flight_margins", "force_text", "mean_band", "not_judged",
@@ -162,7 +163,7 @@ def flight_curves(log: FlightLog) -> dict[str, np.ndarray]:
     return found
 
 
-def flight_margins(log: FlightLog) -> dict[str, Any]:
+def flight_margins(log: FlightLog) -> Fields:
     """Least clearance, largest tilt and saturation over the flight, each with its time where it has one."""
     params = log.params
     times = np.array([float(d.inputs.time) for d in log.decisions])
@@ -170,7 +171,7 @@ def flight_margins(log: FlightLog) -> dict[str, Any]:
     tilt = curves["tilt"]
     forces = float(params.thrust_coefficient) * np.array([d.inputs.body.rotors for d in log.decisions]) ** 2
     high, low = forces >= 0.98 * float(params.thrust_max), forces <= 1.02 * float(params.thrust_min)
-    found: dict[str, Any] = {
+    found: Fields = {
         "tilt_deg": {
             "largest": float(tilt.max()),
             "limit": float(np.degrees(params.tilt_limit)),
@@ -188,7 +189,7 @@ def flight_margins(log: FlightLog) -> dict[str, Any]:
     return found
 
 
-def not_judged(log: FlightLog, found: FlightExplanation, replay: Mapping[str, Any]) -> list[str]:
+def not_judged(log: FlightLog, found: FlightExplanation, replay: FieldsView) -> list[str]:
     """Say what this explanation leaves open."""
     notes = list(log.missing)
     if replay["decisions"] < replay["of"]:

@@ -6,8 +6,7 @@ nothing at the equilibrium, and the push's nothing before the push: there the in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float
 from awavo.errors import InputError
 from awavo.explain.factors import Factor
 from awavo.tasks.cartpole import BANDS, CartPoleParams
+from awavo.types import FieldsView
 
 __all__ = ["Seen", "TASK_PUSHES", "task_factors"]
 
@@ -70,7 +70,7 @@ def _hanging(seen: Seen) -> Seen:
     return seen._replace(obs=seen.obs.at[:4].set(jnp.array([1.0, 0.0, 1.0, 0.0])))
 
 
-def _cartpole(options: Mapping[str, Any]) -> tuple[Factor, ...]:
+def _cartpole(options: FieldsView) -> tuple[Factor, ...]:
     angle = float(options.get("cost_angle", CartPoleParams._field_defaults["cost_angle"]))
     return (
         Factor("push", _no_push, "the push on the cart"),
@@ -80,7 +80,7 @@ def _cartpole(options: Mapping[str, Any]) -> tuple[Factor, ...]:
     )
 
 
-def _acrobot(options: Mapping[str, Any]) -> tuple[Factor, ...]:
+def _acrobot(options: FieldsView) -> tuple[Factor, ...]:
     sign, way = (-1.0, "clockwise") if options.get("gate") == "lineage" else (1.0, "anticlockwise")
     return (
         Factor("push", _no_push, "the push on the first link"),
@@ -93,7 +93,7 @@ def _acrobot(options: Mapping[str, Any]) -> tuple[Factor, ...]:
 TASK_FACTORS = {"cartpole": _cartpole, "acrobot": _acrobot}
 
 
-def task_factors(task: str, options: Mapping[str, Any] | None = None) -> tuple[Factor, ...]:
+def task_factors(task: str, options: FieldsView | None = None) -> tuple[Factor, ...]:
     """Return the factors of a task with these options."""
     if task not in TASK_FACTORS:
         raise InputError(

@@ -15,7 +15,7 @@ not hold what a planner weighed: influences on decisions cannot be told from it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +24,7 @@ from awavo.errors import InputError
 from awavo.explain.ulog_file import ULogFile, read_ulog
 from awavo.explain.ulog_topics import TOPICS, Series, firmware, held, in_air, need, series, thrust_series
 from awavo.tasks.quadrotor.frames import flip_vector, rotate_rows, wind_name
+from awavo.types import Fields
 
 __all__ = ["ForceBalance", "Hover", "force_balance", "ulog_segments"]
 
@@ -219,7 +220,7 @@ def _notes(log: ULogFile, hover: Hover, fitted: float, rates: dict[str, float]) 
     return notes
 
 
-def ulog_segments(found: ForceBalance, window: float = 1.0, count: int | None = 5) -> list[dict[str, Any]]:
+def ulog_segments(found: ForceBalance, window: float = 1.0, count: int | None = 5) -> list[Fields]:
     """Return the windows with the largest mean sideways force (None: all), with a 90% interval of its size."""
     rows = []
     number = (found.time / window).astype(int)

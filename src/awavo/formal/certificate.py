@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from awavo.errors import RunFolderError
+from awavo.types import Fields, FieldsView
 
 __all__ = [
     "PROVED",
@@ -71,18 +72,18 @@ class Certificate:
     evidence: tuple[Evidence, ...] = ()
     counterexample: Mapping[str, object] | None = None
     inputs: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: FieldsView = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict {self.verdict!r} is not one of {', '.join(VERDICTS)}.")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Fields:
         """Plain values for JSON."""
         return _plain(asdict(self))
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
+    def from_dict(cls, values: FieldsView) -> Certificate:
         """Read back what `as_dict` wrote; a record that does not fit is refused."""
         try:
             content = dict(values)

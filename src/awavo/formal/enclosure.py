@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jaxtyping import Array
 from awavo.errors import InputError
 from awavo.formal.enclosure_rules import NOWHERE, RULES, SOMEWHERE, STEPS, Branch, constant, integer_power, log_add_exp
 from awavo.formal.interval import ONE, Interval
+from awavo.types import Fields
 
 __all__ = ["Branch", "Enclosure", "Unsupported", "trace_enclosure"]
 
@@ -141,7 +142,7 @@ def _constant(value: ArrayLike) -> Value:
     return NOWHERE if math.isnan(number) else constant(number)
 
 
-def _apply(name: str, args: list[Value], params: dict[str, Any], fork: _Fork) -> Value:
+def _apply(name: str, args: list[Value], params: Fields, fork: _Fork) -> Value:
     if name in _COMPARE:
         return _compare(name, args, fork)
     if name in ("and", "or", "not", "xor") and all(isinstance(a, bool) for a in args):

@@ -17,6 +17,7 @@ from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.paper.plotting import COLORS
 from awavo.results.outcome import format_estimate
 from awavo.results.statistics import probability_of_improvement
+from awavo.types import Fields
 
 __all__ = ["WHOLE", "collect"]
 
@@ -47,7 +48,7 @@ def collect(task: FigureTask) -> FigureFinding:
     return FigureFinding(" ".join(texts), data, "\n\n".join(tables), pictures, notes)
 
 
-def _rows(standings: Sequence[Standing]) -> list[dict[str, Any]]:
+def _rows(standings: Sequence[Standing]) -> list[Fields]:
     return [
         {"task": s.entry.task, "variant": s.entry.variant, "seed": seed, "return": float(s.entry.final.returns[i]),
          **{f"cost_{n}": float(s.entry.final.costs[i, k]) for k, n in enumerate(s.entry.cost_names)},

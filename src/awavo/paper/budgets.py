@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean
+from awavo.types import Fields
 
 __all__ = ["BUDGETS", "budget", "check_names", "tasks_table"]
 
@@ -16,18 +16,18 @@ BUDGETS = ("quick", "full")
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
+def _table() -> Fields:
     return json.loads(resources.files("awavo.paper").joinpath("budgets.json").read_text())
 
 
-def budget(figure: str, size: str) -> dict[str, Any]:
+def budget(figure: str, size: str) -> Fields:
     """What a figure may spend: its number of seeds and its jobs or settings."""
     if size not in BUDGETS:
         raise UnknownNameError(f"no budget is named '{size}'.{did_you_mean(size, BUDGETS)}")
     return _table()[figure][size]
 
 
-def tasks_table(figure: str = "learning") -> dict[str, dict[str, Any]]:
+def tasks_table(figure: str = "learning") -> dict[str, Fields]:
     """Limits and the return that counts as good, of every task of a comparison (learning or safety)."""
     return _table()[figure]["tasks"]
 

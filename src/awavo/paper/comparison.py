@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from awavo.results.statistics import (
     probability_of_improvement,
     stratified_bootstrap,
 )
-from awavo.types import Estimate
+from awavo.types import Estimate, FieldsView
 
 __all__ = [
     "LEVELS", "Pooled", "Standing", "TaskComparison", "compare_task", "difference", "good_steps", "pool_scores",
@@ -105,7 +104,7 @@ class TaskComparison:
         return probability_of_improvement(-first.good_at, -second.good_at)
 
 
-def compare_task(entries: Sequence[MethodResult], facts: Mapping[str, Any], rule: LimitRule = STRICT) -> TaskComparison:
+def compare_task(entries: Sequence[MethodResult], facts: FieldsView, rule: LimitRule = STRICT) -> TaskComparison:
     """Rank the entries of one task. `facts`: `threshold` and `why`."""
     standings = [_standing(entry, float(facts["threshold"]), rule) for entry in entries]
     order = sorted(standings, key=lambda s: (not s.is_within, 0.0 if s.is_within else s.excess, -s.mean.value))
@@ -201,7 +200,7 @@ class Pooled:
     profile: Estimate
 
 
-def pool_scores(comparisons: Sequence[TaskComparison], facts: Mapping[str, Mapping[str, Any]]) -> list[Pooled]:
+def pool_scores(comparisons: Sequence[TaskComparison], facts: Mapping[str, FieldsView]) -> list[Pooled]:
     """Pool the methods run on every task, over as many seeds as all of them have; the best IQM first."""
     if not comparisons:
         return []

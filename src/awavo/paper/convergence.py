@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,6 +11,7 @@ from awavo.formal.rates import RESOLUTION, RateFit, fit_rate
 from awavo.paper.job import ResultRow
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.paper.plotting import COLORS
+from awavo.types import Fields
 
 __all__ = ["collect"]
 
@@ -41,9 +41,9 @@ def collect(task: FigureTask) -> FigureFinding:
     return FigureFinding("\n\n".join(text), data, _table(rows, fits), pictures)
 
 
-def _merge(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
+def _merge(rows: Sequence[ResultRow]) -> list[Fields]:
     """Blocks of seeds of the same step size, put together."""
-    merged: dict[float, dict[str, Any]] = {}
+    merged: dict[float, Fields] = {}
     for row in rows:
         known = merged.get(row["rate"])
         if known is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from awavo.errors import AwavoError, InputError, MissingExtraError
 from awavo.paper.job import Job, Progress, run_job, write_atomically
+from awavo.types import Fields
 
 __all__ = ["ENGINES", "check_engine", "run_jobs"]
 
@@ -63,7 +64,7 @@ def _result(ray: Any, future: Any, job: Job) -> str:
         raise AwavoError(f"job '{job.name}' failed on the cluster: {last}. Finished jobs are kept.") from error
 
 
-def _work(fields: dict[str, Any]) -> str:
+def _work(fields: Fields) -> str:
     """Run one job on a worker and return its result file's text."""
     import tempfile
 

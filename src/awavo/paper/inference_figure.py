@@ -19,7 +19,7 @@ from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS
 from awavo.results.outcome import format_estimate
 from awavo.results.statistics import mean_estimate
-from awavo.types import Estimate
+from awavo.types import Estimate, Fields
 
 __all__ = [
     "Question", "collect_amortisation", "collect_compression", "collect_corridor", "collect_modes", "paired_difference",
@@ -93,7 +93,7 @@ def paired_difference(one: Sequence[float], other: Sequence[float]) -> Estimate:
     return Estimate(float(gaps.mean()), float(low), float(high), len(gaps), "paired bootstrap over seeds")
 
 
-def answer(question: Question, found: dict[str, dict[str, Any]], setting: str) -> str | None:
+def answer(question: Question, found: dict[str, Fields], setting: str) -> str | None:
     """The sentence about a question in a setting; None where its arms have no results there."""
     row = found.get(question.arm)
     if row is None or (question.other and question.other not in found):
@@ -124,7 +124,7 @@ def _line(question: Question, value: float) -> tuple[str, bool]:
     return f"{question.at_most} or less", value <= question.at_most
 
 
-def _pair(row: dict[str, Any], other: dict[str, Any], measure: str, seed: int) -> tuple[Any, Any]:
+def _pair(row: Fields, other: Fields, measure: str, seed: int) -> tuple[Any, Any]:
     return row[measure][row["seed_numbers"].index(seed)], other[measure][other["seed_numbers"].index(seed)]
 
 
@@ -163,7 +163,7 @@ def _table(rows: Sequence[ResultRow], measures: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _draw(figure: Figure, by_setting: dict[str, dict[str, dict[str, Any]]], measure: str) -> None:
+def _draw(figure: Figure, by_setting: dict[str, dict[str, Fields]], measure: str) -> None:
     """The measure of every arm, with its interval, against the setting."""
     axis = figure.subplots()
     arms = list(dict.fromkeys(arm for rows in by_setting.values() for arm in rows))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from awavo.errors import InputError
 from awavo.files import write_bytes
 from awavo.paper.figures import FIGURES, load
 from awavo.provenance import command_line
+from awavo.types import FieldsView
 
 __all__ = [
     "Job", "JobSettings", "Progress", "ResultFile", "ResultRow", "missing_jobs", "run_job", "share_of",
@@ -22,9 +23,9 @@ __all__ = [
 
 Progress = Callable[[str], None]
 # Plain JSON: what decides a job's numbers, the file they are written to, and one of its rows.
-JobSettings: TypeAlias = Mapping[str, Any]
-ResultFile: TypeAlias = Mapping[str, Any]
-ResultRow: TypeAlias = Mapping[str, Any]
+JobSettings: TypeAlias = FieldsView
+ResultFile: TypeAlias = FieldsView
+ResultRow: TypeAlias = FieldsView
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from awavo.paper.budgets import tasks_table
 from awavo.paper.claims import check_claims
@@ -15,6 +14,7 @@ from awavo.paper.method_results import MethodResult, load_method_results
 from awavo.paper.names import ALGO_NAMES, TASK_NAMES
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.results.limits import STRICT, LimitRule
+from awavo.types import Fields
 
 __all__ = ["collect", "compare_all", "missing_text", "point_rows"]
 
@@ -69,7 +69,7 @@ def missing_text(task: FigureTask, entries: Sequence[MethodResult]) -> list[str]
     return [f"No results yet: {', '.join(listed)}."] if listed else []
 
 
-def point_rows(entry: MethodResult) -> list[dict[str, Any]]:
+def point_rows(entry: MethodResult) -> list[Fields]:
     """Long rows: one value of one seed (checkpoints, end) or of the mean over seeds (training) at one moment."""
     head = {"task": entry.task, "algo": entry.algo, "variant": entry.variant, "commit": entry.source["commit"]}
     limits = [None, *entry.limits]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,13 +16,12 @@ from awavo.results.charts import round_numbers
 from awavo.results.limits import LimitRule
 from awavo.results.outcome import format_estimate, format_number
 from awavo.results.statistics import mean_estimate
+from awavo.types import Fields
 
 __all__ = ["page_data"]
 
 
-def page_data(
-    comparisons: Sequence[TaskComparison], pooled: Sequence[Pooled], verdicts: Sequence[Verdict]
-) -> dict[str, Any]:
+def page_data(comparisons: Sequence[TaskComparison], pooled: Sequence[Pooled], verdicts: Sequence[Verdict]) -> Fields:
     """Everything the page shows of the learning comparison."""
     return {
         "algos": [
@@ -45,7 +43,7 @@ def page_data(
     }
 
 
-def _task(comparison: TaskComparison) -> dict[str, Any]:
+def _task(comparison: TaskComparison) -> Fields:
     entry, tied = comparison.standings[0].entry, comparison.tied()
     return {
         "id": comparison.task,
@@ -69,7 +67,7 @@ def _state(comparison: TaskComparison) -> str:
     return "part" if own.is_within else "bad"
 
 
-def _row(standing: Standing, comparison: TaskComparison, tied: list[str]) -> dict[str, Any]:
+def _row(standing: Standing, comparison: TaskComparison, tied: list[str]) -> Fields:
     entry = standing.entry
     place = "first" if standing is comparison.leader else "tied" if entry.algo in tied else ""
     return {
@@ -96,7 +94,7 @@ def _cell(text: str) -> dict[str, str]:
     return {"value": value, "interval": interval}
 
 
-def _charts(comparison: TaskComparison) -> list[dict[str, Any]]:
+def _charts(comparison: TaskComparison) -> list[Fields]:
     """Training curves, evaluations on the way, steps against level of return, and the seeds' ends."""
     entry = comparison.standings[0].entry
     names = ["Return", *(f"Cost: {name}" for name in entry.cost_names)]
@@ -124,8 +122,8 @@ def _charts(comparison: TaskComparison) -> list[dict[str, Any]]:
 
 
 def _chart(
-    comparison: TaskComparison, name: str, title: str, x_label: str, series: list[dict[str, Any]], limit: float | None
-) -> dict[str, Any]:
+    comparison: TaskComparison, name: str, title: str, x_label: str, series: list[Fields], limit: float | None
+) -> Fields:
     task = TASK_NAMES.get(comparison.task, comparison.task)
     return {
         "id": f"{comparison.task}-{name}",
@@ -139,12 +137,12 @@ def _chart(
     }
 
 
-def _line(entry: MethodResult, points: list[tuple[float, float, float, float]]) -> dict[str, Any]:
+def _line(entry: MethodResult, points: list[tuple[float, float, float, float]]) -> Fields:
     columns = [list(column) for column in zip(*points, strict=True)] or [[], [], [], []]
     return {**_series(entry), **dict(zip(("x", "y", "low", "high"), map(_round, columns), strict=True)), "lines": []}
 
 
-def _series(entry: MethodResult) -> dict[str, Any]:
+def _series(entry: MethodResult) -> Fields:
     color = ALGO_COLORS.get(entry.algo, 7)
     look = {"color": color, "dash": color % 4, "shape": color % 3}
     return {"name": ALGO_NAMES.get(entry.algo, entry.algo), "algo": entry.algo, **look}
@@ -167,7 +165,7 @@ def _levels(entry: MethodResult, levels: np.ndarray, rule: LimitRule) -> list[tu
     return [(level, s, math.nan, math.nan) for level, s in zip(levels.tolist(), steps, strict=True) if math.isfinite(s)]
 
 
-def _scatter(comparison: TaskComparison, index: int, name: str) -> dict[str, Any]:
+def _scatter(comparison: TaskComparison, index: int, name: str) -> Fields:
     series = []
     for standing in comparison.standings:
         entry = standing.entry
@@ -185,7 +183,7 @@ def _scatter(comparison: TaskComparison, index: int, name: str) -> dict[str, Any
     }
 
 
-def _pooled(pooled: Sequence[Pooled]) -> dict[str, Any] | None:
+def _pooled(pooled: Sequence[Pooled]) -> Fields | None:
     if not pooled:
         return None
     series = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -16,6 +15,7 @@ from awavo.paper.method_results import device_text
 from awavo.paper.plotting import new_figure, save
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.store import write_table
+from awavo.types import Fields
 
 __all__ = ["FigureFinding", "QUICK", "Picture", "FigureTask", "merge_blocks", "provenance_lines", "write_finding"]
 
@@ -73,7 +73,7 @@ class FigureFinding:
     table: str = ""
     pictures: list[Picture] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    page: dict[str, Any] = field(default_factory=dict)
+    page: Fields = field(default_factory=dict)
 
 
 def write_finding(task: FigureTask, finding: FigureFinding) -> list[Path]:
@@ -101,9 +101,9 @@ def write_finding(task: FigureTask, finding: FigureFinding) -> list[Path]:
     return [folder / "finding.md", *written]
 
 
-def merge_blocks(rows: Sequence[ResultRow], keys: Sequence[str], per_seed: Sequence[str]) -> list[dict[str, Any]]:
+def merge_blocks(rows: Sequence[ResultRow], keys: Sequence[str], per_seed: Sequence[str]) -> list[Fields]:
     """Rows with equal `keys` put together: lists over seeds are joined, a seed that is there twice counts once."""
-    merged: dict[tuple[object, ...], dict[str, Any]] = {}
+    merged: dict[tuple[object, ...], Fields] = {}
     for row in rows:
         known = merged.setdefault(tuple(row[key] for key in keys), {**row, **{n: [] for n in per_seed if n in row}})
         new = [i for i, seed in enumerate(row["seed_numbers"]) if seed not in known["seed_numbers"]]

@@ -6,7 +6,6 @@ import base64
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -16,6 +15,7 @@ from awavo.provenance import versions
 from awavo.results.page import Section, frame, render
 from awavo.results.report import embed
 from awavo.results.store import write_bytes
+from awavo.types import Fields, FieldsView
 
 __all__ = ["to_html", "write_page"]
 
@@ -51,7 +51,7 @@ def write_page(findings: Mapping[str, tuple[FigureTask, FigureFinding]], size: s
     return out
 
 
-def _compared(findings: Mapping[str, tuple[FigureTask, FigureFinding]]) -> dict[str, Any]:
+def _compared(findings: Mapping[str, tuple[FigureTask, FigureFinding]]) -> Fields:
     """What is compared task by task, of both figures that do so: one choice of tasks and methods for all of them."""
     pages = [findings[name][1].page for name in COMPARED if name in findings and findings[name][1].page]
     if not pages:
@@ -60,12 +60,12 @@ def _compared(findings: Mapping[str, tuple[FigureTask, FigureFinding]]) -> dict[
     return {**pages[0], "algos": list(algos.values()), "tasks": [task for page in pages for task in page["tasks"]]}
 
 
-def _verdict(task: Mapping[str, Any]) -> dict[str, str]:
+def _verdict(task: FieldsView) -> dict[str, str]:
     first, *rest = task["answer"]
     return {"state": task["state"], "label": task["name"], "text": first, "source": " ".join(rest)}
 
 
-def _learning_sections(data: Mapping[str, Any]) -> list[Section]:
+def _learning_sections(data: FieldsView) -> list[Section]:
     if not data:
         return []
     charts = [chart for task in data["tasks"] for chart in task["charts"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from awavo.config import TrainConfig
 from awavo.errors import InputError, UnknownNameError, did_you_mean
@@ -12,6 +11,7 @@ from awavo.paper.budgets import budget, check_names, tasks_table
 from awavo.paper.figures import FIGURES, load
 from awavo.paper.job import Job, JobSettings
 from awavo.runs.problem import resolve_config
+from awavo.types import Fields
 
 __all__ = [
     "ablation_jobs", "learning_jobs", "learning_settings", "plan_jobs", "split_seeds", "table_jobs", "train_config",
@@ -34,7 +34,7 @@ def learning_jobs(
     algos: Sequence[str] | None = None,
 ) -> list[Job]:
     """The learning jobs of a budget; seeds 0 to N - 1, by default in one block per task and algorithm."""
-    rows: list[dict[str, Any]] = budget(figure, size)["jobs"]
+    rows: list[Fields] = budget(figure, size)["jobs"]
     wanted_tasks = check_names(tasks, list(dict.fromkeys(row["task"] for row in rows)), "task")
     wanted_algos = check_names(algos, list(dict.fromkeys(row["algo"] for row in rows)), "algorithm")
     return [
@@ -72,7 +72,7 @@ def _blocks(figure: str, size: str, seeds: int | None, per_job: int | None) -> l
     return split_seeds(chosen["seeds"] if seeds is None else seeds, per_job, chosen.get("first_seed", 0))
 
 
-def learning_settings(row: dict[str, Any]) -> dict[str, Any]:
+def learning_settings(row: Fields) -> Fields:
     """A row of the table with everything that presets and defaults fill in."""
     task = {**tasks_table("safety"), **tasks_table()}.get(row["task"], {})
     limits, task_options = row.get("cost_limits", task.get("cost_limits")), task.get("task_options", {})

@@ -6,8 +6,7 @@ as published, with their steps, and take part in no statistics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from awavo.paper.outputs import FigureFinding, FigureTask, Picture
 from awavo.results.limits import LimitRule
 from awavo.results.outcome import format_estimate, format_number
 from awavo.results.statistics import mean_estimate
+from awavo.types import FieldsView
 
 __all__ = ["collect"]
 
@@ -57,7 +57,7 @@ def collect(task: FigureTask) -> FigureFinding:
     return FigureFinding("\n\n".join(text), data, table, pictures, [*notes, *missing_text(task, entries)], page)
 
 
-def _answer(comparison: TaskComparison, facts: Mapping[str, Any]) -> str:
+def _answer(comparison: TaskComparison, facts: FieldsView) -> str:
     """How ours stands against what was asked for and the best that others published within their limit."""
     name, own = TASK_NAMES.get(comparison.task, comparison.task), comparison.of(OURS)
     best = max(facts["published"], key=lambda row: row["return"], default=None)
@@ -83,11 +83,11 @@ def _line(standing: Standing) -> str:
     return f"{name} {format_estimate(standing.mean)}"
 
 
-def _published(row: Mapping[str, Any]) -> str:
+def _published(row: FieldsView) -> str:
     return f"{row['method']} {row['return']:g} at cost {row['cost']:g} after {row['steps']:,.0f} steps"
 
 
-def _table(comparisons: Sequence[TaskComparison], facts: Mapping[str, Any], rule: LimitRule) -> list[str]:
+def _table(comparisons: Sequence[TaskComparison], facts: FieldsView, rule: LimitRule) -> list[str]:
     head = ["task (limit)", "method", "steps a seed", "return", "cost", "seeds within"]
     head += [f"return after {EARLY_STEPS:,}", "cost there", "within there", "s of training (all seeds)"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]

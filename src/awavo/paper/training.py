@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from awavo.runs.evaluate import Evaluator
 from awavo.runs.problem import build_problem
 from awavo.runs.train import Training, seed_axis
 from awavo.training.loop import MAX_CHUNK
+from awavo.types import Fields
 
 __all__ = ["checkpoint_iterations", "curve_iterations", "curve_rows", "run_learning"]
 
@@ -143,12 +143,12 @@ def training_seconds(training: Training, env_steps: int | None = None) -> tuple[
     return float(np.sum(training.per_iteration * len(training.seeds) / speed)), float(np.sum(cpu))
 
 
-def last_info(recorder: Recorder, cost_names: Sequence[str]) -> dict[str, Any]:
+def last_info(recorder: Recorder, cost_names: Sequence[str]) -> Fields:
     """The learner's metrics after the last iteration, as means over the seeds; a list where there is one per cost."""
     metrics = recorder.metrics
     last = metrics["env_steps"] == metrics["env_steps"].max()
     means = {name: float(np.mean(column[last])) for name, column in metrics.items() if name.startswith("train/")}
-    found: dict[str, Any] = {}
+    found: Fields = {}
     for name, value in means.items():
         cost = next((c for c in cost_names if name.endswith(f"_{c}")), None)
         if cost is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from awavo.results.charts import look, round_numbers
@@ -11,7 +9,7 @@ from awavo.results.compare import Comparison, Group
 from awavo.results.outcome import format_estimate
 from awavo.results.page import Section, problem_title, render
 from awavo.results.statistics import performance_profile
-from awavo.types import Estimate
+from awavo.types import Estimate, Fields
 
 __all__ = ["aggregate_section", "interval_chart", "profile_chart"]
 
@@ -36,7 +34,7 @@ def aggregate_section(comparison: Comparison) -> Section | None:
     return Section("aggregates", "Runs side by side", html, charts)
 
 
-def interval_chart(id: str, group: Group, name: str, title: str) -> dict[str, Any]:
+def interval_chart(id: str, group: Group, name: str, title: str) -> Fields:
     """One bar a run: the figure and its 95% interval, for a cost with its limit."""
     rows, told = [], []
     for row in group.rows:
@@ -52,7 +50,7 @@ def interval_chart(id: str, group: Group, name: str, title: str) -> dict[str, An
     }  # fmt: skip
 
 
-def profile_chart(id: str, group: Group) -> dict[str, Any]:
+def profile_chart(id: str, group: Group) -> Fields:
     """Share of the seeds within their limits whose return exceeds each level."""
     returns = np.concatenate([row.outcome.returns for row in group.rows])
     finite = returns[np.isfinite(returns)]

@@ -10,10 +10,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from awavo.errors import RunFolderError
 from awavo.results.store import newest_checkpoint, read_json, seal_of
+from awavo.types import Fields, FieldsView
 
 __all__ = [
     "FORMAT",
@@ -28,7 +29,7 @@ __all__ = [
     "why_unbound",
 ]
 
-Record: TypeAlias = Mapping[str, Any]
+Record: TypeAlias = FieldsView
 
 FORMAT = 2
 VERDICTS = ("proved", "supported", "undecided", "refuted")
@@ -74,7 +75,7 @@ def _checksum(path: Path | None) -> str | None:
         return None
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> Fields:
     """Read certificates.json, of this format or of format 1; one that does not fit is refused."""
     path = folder / "certificates.json"
     if not path.is_file():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from jinja2 import TemplateError
 from markupsafe import Markup
@@ -15,6 +13,7 @@ from awavo.results.compare import Comparison, Row
 from awavo.results.outcome import format_number
 from awavo.results.page import Section, render
 from awavo.results.store import RunData
+from awavo.types import Fields, FieldsView
 
 __all__ = ["certificates_section"]
 
@@ -53,7 +52,7 @@ def _part(row: Row, several: bool) -> Markup:
         raise RunFolderError(f"'{path}/certificates.json' is damaged ({error}): certify the run again.") from error
 
 
-def _run(run: RunData, content: Record) -> dict[str, Any]:
+def _run(run: RunData, content: Record) -> Fields:
     certificates = [_certificate(entry) for entry in content["certificates"]]
     safety = [c for c in certificates if is_about_policy(c["name"])]
     parts = [
@@ -96,7 +95,7 @@ def _statement(content: Record) -> str:
     return f"Deliver the policy of seed {seed}: {', '.join(parts)}, at {confidence} confidence."
 
 
-def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
+def _row(certificate: FieldsView) -> Fields:
     """A line of the safety table: one seed."""
     cells = []
     for cost in certificate["details"]["costs"]:
@@ -122,7 +121,7 @@ def _row(certificate: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _certificate(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _certificate(entry: FieldsView) -> Fields:
     counter = entry.get("counterexample")
     return {
         **entry,
@@ -134,13 +133,13 @@ def _certificate(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _figure(item: Mapping[str, Any]) -> dict[str, Any]:
+def _figure(item: FieldsView) -> Fields:
     low, high = item.get("low"), item.get("high")
     interval = "" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
     return {**item, "value": _number(item.get("value")), "interval": interval}
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return "unbounded" if value is None else f"{value:.5g}"
 
 

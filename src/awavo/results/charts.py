@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from awavo.results.compare import Group, Row
 from awavo.results.curves import Curve
 from awavo.results.outcome import format_number, outcome_of
+from awavo.types import Fields
 
 __all__ = ["LOOK", "curve_chart", "line_chart", "look", "round_numbers", "scatter_chart"]
 
@@ -19,12 +19,12 @@ _COLORS = 8
 LOOK = {"color": 0, "dash": 0, "shape": 0}  # of the only run of a page
 
 
-def line_chart(id: str, title: str, rows: Sequence[Row], curve_fn: Callable[[Row], Curve]) -> dict[str, Any]:
+def line_chart(id: str, title: str, rows: Sequence[Row], curve_fn: Callable[[Row], Curve]) -> Fields:
     """Chart one curve of each run against environment steps."""
     return curve_chart(id, title, [(row.label, look(row), curve_fn(row)) for row in rows])
 
 
-def curve_chart(id: str, title: str, parts: Sequence[tuple[str, Mapping[str, int], Curve]]) -> dict[str, Any]:
+def curve_chart(id: str, title: str, parts: Sequence[tuple[str, Mapping[str, int], Curve]]) -> Fields:
     """Chart curves, each with its name and its look, against environment steps."""
     series = [
         {
@@ -52,7 +52,7 @@ def curve_chart(id: str, title: str, parts: Sequence[tuple[str, Mapping[str, int
     }
 
 
-def scatter_chart(id: str, group: Group, name: str) -> dict[str, Any]:
+def scatter_chart(id: str, group: Group, name: str) -> Fields:
     """Chart the return of every seed against one cost: greedy marks are filled, stochastic ones hollow."""
     series = []
     for row in group.rows:

@@ -156,7 +156,7 @@ def _problem_text(run: RunData) -> str:
     return f"'{run.path}' ({run.task}; {limits or 'no costs'})"
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> object:
     """Hashable form of plain JSON."""
     if isinstance(value, Mapping):
         return tuple(sorted((str(key), _frozen(item)) for key, item in value.items()))

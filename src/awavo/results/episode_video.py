@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
 
 from awavo.results.compare import Comparison
 from awavo.results.page import Section, render
+from awavo.types import Fields
 
 __all__ = ["MOST_BYTES", "episode_section", "read_media"]
 
@@ -58,7 +58,7 @@ def _about(folder: Path) -> str:
     """Seed and totals of the episode as its record tells them; nothing where it is not one."""
     for name in ("episode.json", "flight.json"):
         try:
-            record: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+            record: Fields = json.loads((folder / name).read_text(encoding="utf-8"))
             costs = [f"{k} {float(v):.4g} (limit {float(record['limits'][k]):g})" for k, v in record["costs"].items()]
             steps = len(record["step_costs"])
             ended = {"terminated": "ended by itself", "time limit": "to its time limit"}.get(record["ended"], "cut")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike
 from awavo.errors import RunFolderError
 from awavo.results.compare import Comparison
 from awavo.results.page import Section
+from awavo.types import Fields
 
 __all__ = ["draw_flight", "flight_section", "read_flight"]
 
@@ -29,7 +29,7 @@ LARGEST = 1e6  # metres, and newtons
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
 
-def read_flight(path: Path) -> dict[str, Any]:
+def read_flight(path: Path) -> Fields:
     """Read a record and check that its path is one."""
     try:
         record = json.loads(path.read_text())
@@ -52,7 +52,7 @@ def _project(points: ArrayLike) -> np.ndarray:
     return np.stack([u, -(z * math.cos(LEAN) + depth * math.sin(LEAN))], -1)
 
 
-def draw_flight(record: dict[str, Any]) -> Markup:
+def draw_flight(record: Fields) -> Markup:
     """Draw floor, obstacles, reference or goals, the path (its thickness growing with the external force) and marks."""
     path = np.asarray(record["path"]["position"], float)
     target = np.asarray(record["path"]["target"], float)
@@ -127,7 +127,7 @@ def flight_section(comparison: Comparison) -> Section | None:
     return Section("path", "Path in space", Markup("".join(shown))) if shown else None
 
 
-def _figure(record: dict[str, Any], label: str) -> str:
+def _figure(record: Fields, label: str) -> str:
     """The drawing of an episode with its totals below."""
     costs = ", ".join(f"{escape(k)} {float(v):.2f}" for k, v in record.get("costs", {}).items())
     about = (

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from awavo.errors import InputError
+from awavo.types import FieldsView
 
 __all__ = ["STRICT", "LimitRule"]
 
@@ -41,7 +40,7 @@ class LimitRule:
         means, bounds = _checked(costs, limits)
         return np.asarray((means <= bounds + self.slack).all(axis=1))
 
-    def count_within(self, entry: Mapping[str, Any]) -> int:
+    def count_within(self, entry: FieldsView) -> int:
         """Number of seeds within their limits in an entry of evaluation.json, whatever rule it was written with."""
         figures = entry["costs"].values()
         table = [figure["per_seed"] for figure in figures]

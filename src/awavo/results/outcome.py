@@ -14,7 +14,7 @@ from awavo.errors import InputError, RunFolderError
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.statistics import mean_estimate, stratified_bootstrap
 from awavo.results.store import RunData
-from awavo.types import Estimate
+from awavo.types import Estimate, Fields
 
 __all__ = ["MODES", "TRAINING", "Outcome", "device_text", "format_estimate", "format_number", "outcome_of", "verdict"]
 
@@ -38,7 +38,7 @@ class Outcome:
     limits: tuple[float, ...]
     env_steps: int
     episodes_per_seed: float
-    entry: dict[str, Any] | None
+    entry: Fields | None
     rule: LimitRule
 
     @property

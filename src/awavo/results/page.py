@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from awavo.results.compare import Comparison, Group
+from awavo.types import FieldsView
 
 __all__ = ["Section", "SectionFn", "asset", "frame", "problem_title", "render"]
 
@@ -26,7 +27,7 @@ class Section(NamedTuple):
     id: str
     title: str
     html: Markup | str
-    charts: Sequence[Mapping[str, Any]] = ()
+    charts: Sequence[FieldsView] = ()
 
 
 SectionFn = Callable[[Comparison], Section | None]
@@ -40,7 +41,7 @@ def _templates() -> Environment:
     )
 
 
-def render(name: str, **context: Any) -> Markup:
+def render(name: str, **context: object) -> Markup:
     """Fill a template of this package."""
     return Markup(_templates().get_template(name).render(**context))
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from awavo.results.video import SHOTS, Shot
+from awavo.types import Fields
 
 __all__ = ["film_path", "save_picture"]
 
 
-def _scene(record: dict[str, Any]) -> tuple[Any, Any]:
+def _scene(record: Fields) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -49,7 +50,7 @@ def _scene(record: dict[str, Any]) -> tuple[Any, Any]:
     return figure, axes
 
 
-def save_picture(record: dict[str, Any], out: Path) -> Path:
+def save_picture(record: Fields, out: Path) -> Path:
     """Write a PNG of the whole path."""
     figure, axes = _scene(record)
     path = np.asarray(record["path"]["position"])
@@ -59,7 +60,7 @@ def save_picture(record: dict[str, Any], out: Path) -> Path:
     return out
 
 
-def film_path(record: dict[str, Any]) -> list[Shot]:
+def film_path(record: Fields) -> list[Shot]:
     """Pictures of the path as it grows, each of the moment before its step."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -17,6 +16,7 @@ from awavo.results.outcome import verdict
 from awavo.results.page import Section, SectionFn, frame, render
 from awavo.results.sections import DEFAULT_SECTIONS
 from awavo.results.store import RunData, to_plain, write_bytes
+from awavo.types import Fields
 
 __all__ = ["Section", "SectionFn", "embed", "render_report", "write_report"]
 
@@ -62,7 +62,7 @@ def render_report(
     )
 
 
-def embed(content: dict[str, Any]) -> Markup:
+def embed(content: Fields) -> Markup:
     """JSON that cannot end its script element, whatever the names in it."""
     text = json.dumps(to_plain(content), allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

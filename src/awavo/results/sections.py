@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from awavo.results.aggregates import aggregate_section
@@ -16,7 +16,7 @@ from awavo.results.flight_path import flight_section
 from awavo.results.glossary import TERMS, explain_metric
 from awavo.results.outcome import MODES, Outcome, device_text, format_estimate, format_number, outcome_of
 from awavo.results.page import Section, SectionFn, problem_title, render
-from awavo.types import Estimate
+from awavo.types import Estimate, Fields, FieldsView
 
 __all__ = ["DEFAULT_SECTIONS"]
 
@@ -60,7 +60,7 @@ def configuration_section(comparison: Comparison) -> Section:
     """What was run, with which versions, on which device; rows that differ between runs are tinted."""
     rows = _rows(comparison)
     labels = [row.label for row in rows]
-    parts: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
+    parts: list[tuple[str, Callable[[Fields], Any]]] = [
         ("Run", lambda meta: {**meta["config"], "algo_options": None, "fingerprint": meta.get("fingerprint")}),
         ("Algorithm options", lambda meta: meta["config"].get("algo_options")),
         ("Task", lambda meta: meta["spec"]),
@@ -92,7 +92,7 @@ def reproduce_section(comparison: Comparison) -> Section:
     return Section("reproduce", "Reproduce", render("sections/reproduce.html", runs=runs))
 
 
-def _legend(group: Group) -> list[dict[str, Any]]:
+def _legend(group: Group) -> list[Fields]:
     return [{"name": row.label, **look(row)} for row in group.rows]
 
 
@@ -100,7 +100,7 @@ def _rows(comparison: Comparison) -> list[Row]:
     return [row for group in comparison.groups for row in group.rows]
 
 
-def _differences(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _differences(parts: Sequence[FieldsView]) -> list[Fields]:
     """One row per key that any run has, with a mark where the runs differ."""
     keys = dict.fromkeys(key for part in parts for key, value in part.items() if value is not None)
     rows = []
@@ -110,7 +110,7 @@ def _differences(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "–"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -151,7 +151,7 @@ def _outcomes(row: Row) -> list[Outcome]:
     return [outcome for outcome in both if outcome.evaluated]
 
 
-def _final_row(row: Row, outcome: Outcome) -> dict[str, Any]:
+def _final_row(row: Row, outcome: Outcome) -> Fields:
     costs = []
     for name, limit in zip(outcome.names, outcome.limits, strict=True):
         mean = outcome.mean(name)
@@ -194,7 +194,7 @@ def _final_caption(group: Group, several: bool) -> str:
     return " ".join(parts)
 
 
-def _seed_table(row: Row, label: str) -> dict[str, Any]:
+def _seed_table(row: Row, label: str) -> Fields:
     outcomes = _outcomes(row)
     parts = [{"source": o.source, "columns": ["Return", *o.names, *(["Limits"] if o.names else [])]} for o in outcomes]
     rows = [
@@ -204,7 +204,7 @@ def _seed_table(row: Row, label: str) -> dict[str, Any]:
     return {"label": label, "parts": parts, "rows": rows}
 
 
-def _seed_cells(outcome: Outcome, index: int) -> dict[str, Any]:
+def _seed_cells(outcome: Outcome, index: int) -> Fields:
     costs = [
         {"value": format_number(cost), "ok": cost <= limit + outcome.rule.slack}
         for cost, limit in zip(outcome.costs[index].tolist(), outcome.limits, strict=True)

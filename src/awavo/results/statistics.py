@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from awavo.errors import InputError
 from awavo.results.limits import STRICT, LimitRule
-from awavo.types import Estimate
+from awavo.types import Estimate, Fields
 
 __all__ = [
     "CONFIDENCE", "RESAMPLES", "as_matrix", "evaluation_summary", "iqm", "mean_estimate", "performance_profile",
@@ -44,7 +44,7 @@ def evaluation_summary(
     rule: LimitRule = STRICT,
     env_steps: int = 0,
     command: str = "",
-) -> dict[str, Any]:
+) -> Fields:
     """Summarise evaluation episodes `[S, N]` (costs `[S, N, C]`) as one entry of evaluation.json.
 
     Each figure is the mean over seeds of the per-seed means. Its interval resamples seeds, whose means already carry
@@ -72,7 +72,7 @@ def evaluation_summary(
     }
 
 
-def _figure(values: NDArray[np.float64]) -> dict[str, Any]:
+def _figure(values: NDArray[np.float64]) -> Fields:
     """Value, interval and per-seed means of episodes `[S, N]`."""
     per_seed = values.mean(axis=1)
     estimate = mean_estimate(per_seed if len(per_seed) > 1 else values[0])

@@ -24,6 +24,7 @@ import polars as pl
 from awavo.config import stored_fingerprint
 from awavo.errors import RunFolderError
 from awavo.files import write_bytes
+from awavo.types import Fields, FieldsView
 
 __all__ = [
     "FORMAT", "RunData", "load_run", "newest_checkpoint", "read_config", "read_json", "read_table", "seal_of",
@@ -45,19 +46,19 @@ class RunData:
     """Everything a run folder says, without its parameters."""
 
     path: Path
-    meta: dict[str, Any]
+    meta: Fields
     metrics: pl.DataFrame
     episodes: pl.DataFrame
-    evaluation: dict[str, Any] | None
+    evaluation: Fields | None
     notes: tuple[str, ...] = ()
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Fields:
         """The resolved configuration."""
         return self.meta["config"]
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Fields:
         """The task as the algorithm saw it."""
         return self.meta["spec"]
 
@@ -111,7 +112,7 @@ def load_run(path: str | os.PathLike[str]) -> RunData:
     return RunData(folder, meta, metrics, episodes, evaluation, (*notes, *metrics_note, *episodes_note))
 
 
-def read_config(folder: Path) -> tuple[dict[str, Any], list[str]]:
+def read_config(folder: Path) -> tuple[Fields, list[str]]:
     """The content of config.json, and what cannot be vouched for; an edited one is refused."""
     path = folder / "config.json"
     if not path.is_file():
@@ -132,7 +133,7 @@ def read_config(folder: Path) -> tuple[dict[str, Any], list[str]]:
     return meta, [] if "seal" in meta else [UNSEALED]
 
 
-def _read_evaluation(path: Path, *, sealed: bool) -> dict[str, Any] | None:
+def _read_evaluation(path: Path, *, sealed: bool) -> Fields | None:
     """The entries of evaluation.json by mode; with `sealed` its seal must be there and fit."""
     if not path.exists():
         return None
@@ -151,7 +152,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return max(names, default=None)
 
 
-def _checkpoint_header(path: Path) -> dict[str, Any]:
+def _checkpoint_header(path: Path) -> Fields:
     """The texts in a checkpoint's header, without its arrays; nothing where it is damaged, which is said on loading."""
     try:
         with path.open("rb") as file:
@@ -162,7 +163,7 @@ def _checkpoint_header(path: Path) -> dict[str, Any]:
         return {}
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Fields:
     """Read a JSON object; one that names a field twice is refused."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
@@ -173,7 +174,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: Sequence[tuple[str, Any]]) -> Fields:
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
@@ -182,13 +183,13 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def seal_of(content: Mapping[str, Any]) -> str:
+def seal_of(content: FieldsView) -> str:
     """The checksum of a JSON object's other fields, their order included."""
     text = json.dumps({name: value for name, value in content.items() if name != "seal"}, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_sealed(path: str | os.PathLike[str], content: Mapping[str, Any]) -> dict[str, Any]:
+def write_sealed(path: str | os.PathLike[str], content: FieldsView) -> Fields:
     """Write a JSON file with its seal as the last field; return what was written."""
     plain = to_plain(content)
     sealed = {**plain, "seal": seal_of(plain)}
@@ -196,15 +197,13 @@ def write_sealed(path: str | os.PathLike[str], content: Mapping[str, Any]) -> di
     return sealed
 
 
-def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+def write_json(path: str | os.PathLike[str], content: FieldsView) -> None:
     """Write a JSON file in one piece; NaN and infinities become null."""
     text = json.dumps(to_plain(content), indent=2, allow_nan=False, ensure_ascii=False)
     write_bytes(path, (text + "\n").encode())
 
 
-def write_table(
-    path: str | os.PathLike[str], table: pl.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-) -> None:
+def write_table(path: str | os.PathLike[str], table: pl.DataFrame | FieldsView | Sequence[FieldsView]) -> None:
     """Write a parquet file in one piece, from a frame, columns (arrays or lists) or rows, with a checksum in it."""
     frame = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table, infer_schema_length=None)
     buffer = io.BytesIO()
@@ -238,7 +237,7 @@ def read_table(path: Path, *, summed: bool = False) -> tuple[pl.DataFrame, bool]
         raise RunFolderError(f"{damaged} ({first}): {remedy}") from error
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: object) -> Any:
     """Turn numpy values, paths and non-finite numbers into what JSON can hold."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
@@ -253,7 +252,7 @@ def to_plain(value: Any) -> Any:
     return str(value)
 
 
-def _check_meta(folder: Path, meta: Mapping[str, Any]) -> None:
+def _check_meta(folder: Path, meta: FieldsView) -> None:
     """Refuse a configuration of another format, or one without the parts everything reads."""
     if meta.get("format") != FORMAT:
         raise RunFolderError(

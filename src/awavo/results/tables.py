@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +11,7 @@ from rich.text import Text
 from awavo.results.compare import Comparison, Group, Row
 from awavo.results.outcome import format_estimate, format_number
 from awavo.results.store import to_plain
-from awavo.types import Estimate
+from awavo.types import Estimate, Fields
 
 __all__ = ["comparison_dict", "comparison_markdown", "comparison_tables", "escape_markdown"]
 
@@ -49,7 +48,7 @@ def comparison_markdown(comparison: Comparison) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def comparison_dict(comparison: Comparison) -> dict[str, Any]:
+def comparison_dict(comparison: Comparison) -> Fields:
     """Everything the tables show and the per-seed figures, as plain JSON."""
     groups = [
         {"task": g.task, "limits": g.limits, "threshold": g.threshold, "runs": [_row_dict(row) for row in g.rows]}
@@ -100,7 +99,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _row_dict(row: Row) -> dict[str, Any]:
+def _row_dict(row: Row) -> Fields:
     outcome = row.outcome
     costs = {
         name: {**_figures(row, name), "limit": limit} for name, limit in zip(outcome.names, outcome.limits, strict=True)
@@ -126,7 +125,7 @@ def _row_dict(row: Row) -> dict[str, Any]:
     }
 
 
-def _figures(row: Row, name: str) -> dict[str, Any]:
+def _figures(row: Row, name: str) -> Fields:
     outcome = row.outcome
     return {
         "iqm": _estimate(outcome.iqm(name)),
@@ -135,7 +134,7 @@ def _figures(row: Row, name: str) -> dict[str, Any]:
     }
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
+def _estimate(estimate: Estimate) -> Fields:
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "method": estimate.method}
 
 

@@ -15,6 +15,7 @@ from awavo.files import read_arrays
 from awavo.results.page import Section, frame, render
 from awavo.results.store import read_json, write_bytes
 from awavo.results.trajectory_scores import Z90
+from awavo.types import Fields, FieldsView
 
 __all__ = ["SUMMARY", "is_inference", "read_inference", "write_inference_report"]
 
@@ -47,7 +48,7 @@ def is_inference(folder: Path) -> bool:
     return (folder / SUMMARY).is_file()
 
 
-def read_inference(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_inference(folder: Path) -> tuple[Fields, dict[str, np.ndarray]]:
     """The summary and the arrays of a folder."""
     try:
         summary = read_json(folder / SUMMARY)
@@ -68,7 +69,7 @@ def write_inference_report(folders: Sequence[Path], out: Path) -> Path:
     return Path(out)
 
 
-def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
+def _page(read: Sequence[tuple[Fields, dict[str, np.ndarray]]]) -> str:
     summaries = [summary for summary, _ in read]
     figures = []
     if len(read) > 1:
@@ -114,7 +115,7 @@ def _page(read: Sequence[tuple[dict[str, Any], dict[str, np.ndarray]]]) -> str:
     )
 
 
-def _verdict(summary: Mapping[str, Any], label: str) -> dict[str, str]:
+def _verdict(summary: FieldsView, label: str) -> dict[str, str]:
     """Whether the posterior fits what was observed; where it does not, what to do."""
     fit = summary["fit"]
     state = "bad" if not fit["good"] else "part" if fit["notes"] else "ok"
@@ -128,8 +129,8 @@ def _verdict(summary: Mapping[str, Any], label: str) -> dict[str, str]:
     return {"state": state, "text": text[:1].upper() + text[1:], "source": source, "label": label}
 
 
-def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    def row(name: str, cells: list[str], meaning: str = "") -> dict[str, Any]:
+def _rows(summaries: Sequence[FieldsView]) -> list[Fields]:
+    def row(name: str, cells: list[str], meaning: str = "") -> Fields:
         return {"name": name, "meaning": meaning, "cells": cells}
 
     rows = [
@@ -151,7 +152,7 @@ def _rows(summaries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _theta(summary: Mapping[str, Any]) -> str:
+def _theta(summary: FieldsView) -> str:
     names = summary.get("theta_names") or [""] * len(summary["theta"])
     truth = summary.get("theta_truth") or [None] * len(names)
     parts = zip(names, summary["theta"], summary["theta_interval"], truth, strict=True)
@@ -221,7 +222,7 @@ def components_figure(posterior: Mapping[str, np.ndarray], count: int = 6, names
     return figure
 
 
-def scaling_figure(summaries: Sequence[Mapping[str, Any]]) -> Any:
+def scaling_figure(summaries: Sequence[FieldsView]) -> Any:
     """RMSE of the hidden components and solving time against the number of states."""
     figure, axes = _new(1, 2, (9, 3.2))
     sizes = np.array([s["states"] for s in summaries])

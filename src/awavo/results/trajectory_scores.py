@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Bool, Float
+
+from awavo.types import Fields
 
 __all__ = ["LOST", "Z90", "fair_crps", "score"]
 
@@ -30,7 +30,7 @@ def score(
     hidden: Bool[np.ndarray, " I"],
     draws: Float[np.ndarray, "r T I"] | None = None,
     lost: float = LOST,
-) -> dict[str, Any]:
+) -> Fields:
     """Scores over the components never observed, at the times of observation (all but the first row).
 
     Where every component is observed, over all of them. A component is lost when its own RMSE is above `lost`.

@@ -29,6 +29,7 @@ from awavo.results.limits import STRICT
 from awavo.results.outcome import outcome_of
 from awavo.results.page import frame, render
 from awavo.results.store import RunData, load_run, read_config, to_plain
+from awavo.types import Fields
 
 __all__ = ["Watch", "read_progress"]
 
@@ -88,7 +89,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Fields:
         """What the page shows now."""
         found = read_progress(self.folder)
         media = self.media()
@@ -104,7 +105,7 @@ class Watch:
         return next((found for folder in folders if (found := read_media(folder)) is not None), None)
 
 
-def read_progress(folder: Path) -> dict[str, Any]:
+def read_progress(folder: Path) -> Fields:
     """Title, state, steps, speed, latest figures and charts of a run folder; tables are read again when they change."""
     marks = tuple(_mark(folder / name) for name in FILES)
     found = _read(folder, marks)
@@ -113,13 +114,13 @@ def read_progress(folder: Path) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def _read(folder: Path, marks: tuple[Any, ...]) -> dict[str, Any]:
+def _read(folder: Path, marks: tuple[Any, ...]) -> Fields:
     meta, _ = read_config(folder)
     config, options = meta["config"], meta["config"].get("algo_options") or {}
     # Training stops after whole iterations; where sizes were left to the rule, the steps asked for must do.
     per_iteration = max(1, (options.get("num_envs") or 1) * (options.get("rollout_length") or 1))
     steps = int(config.get("steps") or 0)
-    found: dict[str, Any] = {
+    found: Fields = {
         "title": f"{config['task']} · {config['algo']}",
         "env_steps": 0,
         "total_steps": -(-steps // per_iteration) * per_iteration,
@@ -140,7 +141,7 @@ def _read(folder: Path, marks: tuple[Any, ...]) -> dict[str, Any]:
         return found | {"note": str(error)}
 
 
-def _figures(run: RunData, total: int) -> dict[str, Any]:
+def _figures(run: RunData, total: int) -> Fields:
     metrics = run.metrics
     speed = None
     if "time/steps_per_second" in metrics.columns and metrics.height:
@@ -260,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
             with contextlib.suppress(ConnectionError):  # the reader left
                 self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing on the terminal."""
 
 

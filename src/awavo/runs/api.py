@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from awavo.runs.train import Progress, run_training, state_template
 from awavo.runs.trust import is_trusted, remember
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 from awavo.training.compilation import enable_cache
+from awavo.types import Fields, FieldsView
 
 if TYPE_CHECKING:
     from awavo.results.watch import Watch
@@ -161,7 +162,7 @@ class Run:
         self,
         path: Path,
         config: TrainConfig,
-        meta: Mapping[str, Any],
+        meta: FieldsView,
         problem: Problem,
         operator: Any = None,
         notes: Sequence[str] = (),
@@ -219,14 +220,14 @@ class Run:
             action = self._act(key, state, batch, greedy)[0]
         return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
 
-    def evaluate(self, episodes: int | None = None, **options: Any) -> dict[str, Any]:
+    def evaluate(self, episodes: int | None = None, **options: Any) -> Fields:
         """Evaluate every seed (options as for `awavo.evaluate`); write and return evaluation.json."""
         require_writable(self.path, READ_ONLY)
         result = evaluate(self, episodes, **options)
         write_sealed(self.path / "evaluation.json", result)
         return result
 
-    def certify(self, **options: Any) -> dict[str, Any]:
+    def certify(self, **options: Any) -> Fields:
         """Certify the run (options as for `awavo.certify`); write and return certificates.json."""
         require_writable(self.path, READ_ONLY)
         return write_sealed(self.path / "certificates.json", certify(self, **options))
@@ -266,7 +267,7 @@ def evaluate(
     seed: int = EVALUATION_SEED,
     planner: bool = True,
     rule: LimitRule = STRICT,
-) -> dict[str, Any]:
+) -> Fields:
     """Undiscounted return and costs of `episodes` fresh episodes of each seed, greedy and stochastic.
 
     Args:
@@ -302,7 +303,7 @@ def certify(
     max_violation: float | None = None,
     seed: int = CERTIFICATION_SEED,
     on_progress: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
+) -> Fields:
     """Certify the run's policies and what its method rests on, on fresh episodes; nothing is written.
 
     Args:

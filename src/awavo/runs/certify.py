@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from awavo.results.store import to_plain
 from awavo.runs.evaluate import Evaluator
 from awavo.runs.problem import Problem, functional_env
 from awavo.runs.progress import Doing, doing
+from awavo.types import Fields, FieldsView
 
 __all__ = ["certify_run", "compare_records", "read_plan", "recheck_run", "require_certified_operator"]
 
@@ -49,7 +50,7 @@ def require_certified_operator(settings: Any, operator: Any = None) -> None:
         require_operator(used)
 
 
-def certify_run(run: Any, on_progress: Say | None = None, **options: Any) -> dict[str, Any]:
+def certify_run(run: Any, on_progress: Say | None = None, **options: Any) -> Fields:
     """Certify a loaded run; the content of certificates.json, without its seal."""
     plan = _check_plan(_complete(run, options))
     began = time.perf_counter()
@@ -80,7 +81,7 @@ def recheck_run(run: Any, on_progress: Say | None = None) -> dict[str, list[str]
     return differences | compare_records(stored, _record(run, _check_plan(read_plan(stored)), on_progress))
 
 
-def _complete(run: Any, options: Mapping[str, Any]) -> Plan:
+def _complete(run: Any, options: FieldsView) -> Plan:
     """The plan of these options. Policies that plan are played in small batches, and only until they are decided."""
     problem, options = run.problem, dict(options)
     plans = _imagines(problem)
@@ -97,7 +98,7 @@ def _imagines(problem: Problem) -> bool:
     return problem.algorithm.plan is not None or searches
 
 
-def _record(run: Any, plan: Plan, on_progress: Say | None) -> dict[str, Any]:
+def _record(run: Any, plan: Plan, on_progress: Say | None) -> Fields:
     """Everything in certificates.json that can be computed again."""
     with doing("certifying", plan.episodes * len(run.seeds), "episodes (at most)") as work:
         findings = _findings(run, plan, on_progress, work)
@@ -117,7 +118,7 @@ def _record(run: Any, plan: Plan, on_progress: Say | None) -> dict[str, Any]:
     )
 
 
-def read_plan(content: Mapping[str, Any]) -> Plan:
+def read_plan(content: FieldsView) -> Plan:
     """The plan of a stored record."""
     plan = content["plan"] if isinstance(content["plan"], dict) else {}
     numbers = {"delta": float, "max_violation": float | None}
@@ -127,7 +128,7 @@ def read_plan(content: Mapping[str, Any]) -> Plan:
     return Plan(**plan)
 
 
-def compare_records(stored: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, list[str]]:
+def compare_records(stored: FieldsView, fresh: FieldsView) -> dict[str, list[str]]:
     """Where a stored record differs from the one made again, by field or by certificate."""
     fields = [name for name in dict.fromkeys([*stored, *fresh]) if name not in (*PROVENANCE, "seal", "certificates")]
     nothing = "nothing"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -13,7 +13,7 @@ from awavo.errors import UnknownNameError, did_you_mean
 from awavo.registry import name_of
 from awavo.runs.budget import default_budget
 from awavo.runs.problem import resolve_config, settings_class
-from awavo.types import Env
+from awavo.types import Env, FieldsView
 
 __all__ = ["OwnEnv", "configure"]
 
@@ -27,7 +27,7 @@ def configure(
     *,
     cost_limits: Sequence[float] | float | None = None,
     cost_fn: Callable[..., Any] | str | None = None,
-    task_options: Mapping[str, Any] | None = None,
+    task_options: FieldsView | None = None,
     **options: Any,
 ) -> TrainConfig:
     """Resolve a configuration.

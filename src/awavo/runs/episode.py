@@ -22,7 +22,7 @@ from awavo.tasks.making import missing_module
 from awavo.tasks.quadrotor.flight import MARKS, FlightState, mark_time
 from awavo.tasks.quadrotor.params import QuadrotorParams
 from awavo.tasks.quadrotor.references import lissajous
-from awavo.types import Env, EnvSpec
+from awavo.types import Env, EnvSpec, Fields
 
 __all__ = ["Episode", "Filming", "play_env", "play_host"]
 
@@ -38,7 +38,7 @@ Decide = Callable[[Array, PyTree, Array, PyTree], tuple[Array, PyTree]]
 class Episode(NamedTuple):
     """The record of an episode, its pictures (none where a path in space is drawn afterwards), and remarks."""
 
-    record: dict[str, Any]
+    record: Fields
     shots: list[Shot]
     notes: list[str]
 
@@ -176,7 +176,7 @@ def _pose_fn(env: Env) -> Callable[[PyTree, Array], tuple[Array, Array, Array]]:
     return lambda s, _: (drone_pose(s)[0], s.goal.layout.goal, zero)
 
 
-def _quadrotor_scene(state: FlightState, target: Array, params: QuadrotorParams) -> dict[str, Any]:
+def _quadrotor_scene(state: FlightState, target: Array, params: QuadrotorParams) -> Fields:
     """Cylinders, and the marks where the reference is the figure of eight."""
     forest = state.forest
     # Cylinders that a forest does not need stand far away.
@@ -191,7 +191,7 @@ def _quadrotor_scene(state: FlightState, target: Array, params: QuadrotorParams)
     }
 
 
-def _goal_scene(layout: Layout, params: GoalParams | DroneParams, three_d: bool) -> dict[str, Any]:
+def _goal_scene(layout: Layout, params: GoalParams | DroneParams, three_d: bool) -> Fields:
     """Hazards: spheres in space, flat discs in the plane."""
     radius = float(params.hazard_radius)
     hazards = np.asarray(layout.hazards).tolist()
@@ -201,8 +201,8 @@ def _goal_scene(layout: Layout, params: GoalParams | DroneParams, three_d: bool)
 
 
 def _finish(
-    name: str, spec: EnvSpec, seed: int, ended: str, rows: dict[str, list[Any]], scene: dict[str, Any], seconds: float
-) -> dict[str, Any]:
+    name: str, spec: EnvSpec, seed: int, ended: str, rows: dict[str, list[Any]], scene: Fields, seconds: float
+) -> Fields:
     costs = np.array(rows["costs"])
     path = {k: rows[k] for k in ("position", "target", "force")}
     return {

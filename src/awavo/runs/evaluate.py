@@ -22,6 +22,7 @@ from awavo.results.statistics import evaluation_summary
 from awavo.runs.problem import Problem
 from awavo.training.evaluation import Episodes, evaluate_env, evaluate_host, evaluate_hosts
 from awavo.training.loop import shard_seeds
+from awavo.types import Fields
 
 __all__ = ["EVALUATION_SEED", "Evaluator", "summarize_episodes"]
 
@@ -86,7 +87,7 @@ class Evaluator:
 
     def summarize(
         self, states: States, greedy: bool, seed: int = EVALUATION_SEED, rule: LimitRule = STRICT, **about: Any
-    ) -> dict[str, Any]:
+    ) -> Fields:
         """Play and summarise as one entry of evaluation.json; `about` are its env_steps and command."""
         return summarize_episodes(self.play(states, greedy, seed), self._problem, rule, **about)
 
@@ -121,9 +122,7 @@ class Evaluator:
                 host.close()
 
 
-def summarize_episodes(
-    played: Sequence[Episodes], problem: Problem, rule: LimitRule = STRICT, **about: Any
-) -> dict[str, Any]:
+def summarize_episodes(played: Sequence[Episodes], problem: Problem, rule: LimitRule = STRICT, **about: Any) -> Fields:
     """What the episodes of all seeds say, judged by the rule."""
     returns, costs, lengths = (np.stack(values) for values in zip(*played, strict=True))
     spec = problem.spec

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from awavo.results.explain_page import PageContent, write_explain_page
 from awavo.results.store import to_plain, write_bytes, write_table
 from awavo.runs.api import Run
 from awavo.runs.progress import doing
+from awavo.types import Fields, FieldsView
 
 __all__ = ["Explanation", "explain_run_folder", "write_tables"]
 
@@ -38,14 +39,12 @@ class Explanation(NamedTuple):
     `replays` is False where a record's decisions did not come out bit by bit as logged.
     """
 
-    summary: dict[str, Any]
+    summary: Fields
     lines: list[str]
     replays: bool = True
 
 
-def write_tables(
-    out: Path, summary: Mapping[str, Any], head: Sequence[str], rows: Sequence[Sequence[object]]
-) -> list[str]:
+def write_tables(out: Path, summary: FieldsView, head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Write explanation.json and explanation.csv; return their paths."""
     text = io.StringIO()
     writer = csv.writer(text)
@@ -109,11 +108,11 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     return Explanation(summary, [*lines, *(f"not judged: {note}" for note in notes), f"page: {page}"])
 
 
-def _strongest_first(found: Mapping[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def _strongest_first(found: Mapping[str, Fields]) -> list[tuple[str, Fields]]:
     return sorted(found.items(), key=lambda item: -item[1]["mean"])
 
 
-def _mean_text(row: Mapping[str, Any], digits: int = 2) -> str:
+def _mean_text(row: FieldsView, digits: int = 2) -> str:
     return f"{row['mean']:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
 
 
@@ -129,7 +128,7 @@ def _policy_page(
     run: Run,
     trace: PolicyTrace,
     factors: Sequence[Factor],
-    found: Mapping[str, dict[str, Any]],
+    found: Mapping[str, Fields],
     costs: Mapping[str, Mapping[str, float]],
     notes: Sequence[str],
     command: str,

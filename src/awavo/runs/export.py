@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from awavo.provenance import stamp
 from awavo.results.certificate_record import binding, read_record, why_unbound
 from awavo.runs.api import Run
 from awavo.runs.progress import doing
+from awavo.types import Fields
 
 __all__ = ["export_run"]
 
@@ -55,10 +55,10 @@ def export_run(run: Run, out: Path | None = None, *, seed: int | None = None, on
     return write_files(folder, files, notes, about)
 
 
-def _custody(run: Run, seed: int) -> dict[str, Any]:
+def _custody(run: Run, seed: int) -> Fields:
     """Where the policy comes from: its checkpoint, the file that is the policy, and what was certified about it."""
     bound = binding(run.path, run.checkpoint_path)
-    found: dict[str, Any] = {
+    found: Fields = {
         "checkpoint": {"file": run.checkpoint_path.name, "sha256": bound["checkpoint"]},
         "policy": policy_file(run.problem.algorithm),
         "certificate": None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from awavo.explain.summary import CALM, NECESSITY, Segment, flight_curves, size_
 from awavo.results.explain_page import PageContent
 from awavo.tasks.quadrotor.flight_path import reference_function
 from awavo.tasks.quadrotor.frames import map_vector
+from awavo.types import FieldsView
 
 __all__ = ["flight_page", "margin_rows"]
 
@@ -29,7 +29,7 @@ SPACE_NOTE = (
 )
 
 
-def margin_rows(margins: Mapping[str, Any], reflown: Mapping[str, Reflown]) -> list[tuple[str, str]]:
+def margin_rows(margins: FieldsView, reflown: Mapping[str, Reflown]) -> list[tuple[str, str]]:
     """Margins in words, and how the flight went again without each factor."""
     tilt = margins["tilt_deg"]
     rows = [("largest tilt", f"{tilt['largest']:.1f} deg at {tilt['time']:.1f} s (limit {tilt['limit']:.0f})")]
@@ -48,7 +48,7 @@ def flight_page(
     log: FlightLog,
     found: FlightExplanation,
     segments: Sequence[Segment],
-    margins: Mapping[str, Any],
+    margins: FieldsView,
     notes: Sequence[str],
     command: str,
     alarms: Sequence[Alarm],

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from awavo.results.trajectory_scores import Z90, score
 from awavo.runs.memory import check_inference
 from awavo.runs.progress import doing
 from awavo.training.checkpoint import latest_checkpoint, write_checkpoint
+from awavo.types import Fields
 
 __all__ = ["Inference", "infer_trajectories"]
 
@@ -34,7 +35,7 @@ class Inference(NamedTuple):
     """The posterior and what there is to say about it."""
 
     posterior: Posterior
-    summary: dict[str, Any]
+    summary: Fields
 
 
 def _fingerprint(observed: np.ndarray, noise_std: float, system: System, settings: Settings) -> str:
@@ -188,7 +189,7 @@ def _save(folder: Path, state: AssimilationState, fingerprint: str) -> None:
 def _write(
     folder: Path,
     posterior: Posterior,
-    summary: dict[str, Any],
+    summary: Fields,
     hidden: np.ndarray,
     truth: np.ndarray | None,
     times: np.ndarray | None,

@@ -21,6 +21,7 @@ from awavo.results.trajectory_page import SUMMARY, write_inference_report
 from awavo.results.trajectory_scores import Z90, score
 from awavo.runs.memory import check_inference
 from awavo.runs.progress import doing
+from awavo.types import Fields
 
 __all__ = ["infer_system"]
 
@@ -42,7 +43,7 @@ def infer_system(
     seed: int = 0,
     out: str | Path | None = None,
     name: str = "own system",
-) -> tuple[Inferred, dict[str, Any]]:
+) -> tuple[Inferred, Fields]:
     """Infer, and keep what was found in a folder; a posterior that does not fit is kept too, marked on every page.
 
     Args:
@@ -98,7 +99,7 @@ def _hidden(system: System, observed: np.ndarray) -> np.ndarray:
     return ~np.asarray(np.isfinite(value.reshape(len(value), -1)).any(0))
 
 
-def _summary(system: System, found: Inferred, noise: Any, name: str, seed: int) -> dict[str, Any]:
+def _summary(system: System, found: Inferred, noise: Any, name: str, seed: int) -> Fields:
     half = Z90 * found.theta_std
     return {
         "system": name, "states": num_states(system), "seed": seed, "times": len(found.times),
@@ -114,10 +115,8 @@ def _summary(system: System, found: Inferred, noise: Any, name: str, seed: int) 
     }  # fmt: skip
 
 
-def _write(
-    folder: Path, found: Inferred, summary: dict[str, Any], hidden: np.ndarray, truth: np.ndarray | None
-) -> None:
-    arrays: dict[str, Any] = {
+def _write(folder: Path, found: Inferred, summary: Fields, hidden: np.ndarray, truth: np.ndarray | None) -> None:
+    arrays: Fields = {
         "times": found.times, "mean": found.mean, "std": found.std, "draws": found.draws, "theta": found.theta,
         "theta_cov": found.theta_cov, "chi2": found.chi2, "believed": found.believed, "hidden": hidden,
     }  # fmt: skip

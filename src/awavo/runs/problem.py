@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from awavo.config import TrainConfig, check_config, config_from_mapping
 from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
 from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_named, make_host_task, make_task, resolve
-from awavo.types import Algorithm, Env, EnvSpec, Physics
+from awavo.types import Algorithm, Env, EnvSpec, Fields, Physics
 
 __all__ = [
     "Problem", "build_problem", "check_copies", "check_gymnasium_id", "check_names", "check_option_names",
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
     make_host: Callable[..., Any] | None
 
 
-def load_preset(algo: str, preset: str, task: str) -> dict[str, Any]:
+def load_preset(algo: str, preset: str, task: str) -> Fields:
     """Settings of a preset: its `*` entry, then the task's own (`gymnasium` for environments from elsewhere)."""
     file = resources.files("awavo.algorithms").joinpath("presets", f"{algo}.json")
     presets = json.loads(file.read_text()) if file.is_file() else {"default": {"*": {}}}
@@ -119,7 +119,7 @@ def build_problem(
     if isinstance(settings, ActorCriticConfig):  # sizes left to the rule, now that the task is known
         settings = resolve_sizes(spec, settings)
     factory = resolve(config.algo, ALGORITHMS, "algorithm")
-    extra: dict[str, Any] = {} if operator is None else {"operator": operator}
+    extra: Fields = {} if operator is None else {"operator": operator}
     if getattr(settings, "planning", None) == "physics":
         extra["physics"] = None if env is None else checked_physics(env)
     make_host = None if make_hosts is None else lambda count=settings.num_envs, **more: make_hosts(count, **more)
@@ -165,7 +165,7 @@ def _host_factory(
             raise ConfigError(f"task '{config.task}' brings its own costs: cost_fn is for Gymnasium environments.")
         limits = {} if config.cost_limits is None else {"cost_limits": config.cost_limits}
         return lambda count, **_: make_host_task(config.task, num_envs=count, **limits, **config.task_options)
-    common: dict[str, Any] = dict(cost_fn=cost_fn, cost_limits=config.cost_limits)
+    common: Fields = dict(cost_fn=cost_fn, cost_limits=config.cost_limits)
     options = dict(config.task_options)
     horizon = options.pop("horizon", None)
     horizon = None if horizon is None else check_option("horizon", horizon, 1)

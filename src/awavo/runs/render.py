@@ -23,7 +23,7 @@ from awavo.runs.episode import Episode, play_env, play_host
 from awavo.runs.problem import Problem
 from awavo.runs.progress import doing
 from awavo.tasks.host_core import HostEnv
-from awavo.types import Discrete, EnvSpec
+from awavo.types import Discrete, EnvSpec, Fields, FieldsView
 
 __all__ = ["PlayedRun", "Rendering", "check_request", "render_run", "render_task"]
 
@@ -34,7 +34,7 @@ VIDEOS = ("gif", "mp4", "none")
 class Rendering(NamedTuple):
     """The episode's record, the files that were written, and remarks on the pictures. A notebook shows the video."""
 
-    record: dict[str, Any]
+    record: Fields
     written: list[Path]
     notes: list[str]
 
@@ -170,7 +170,7 @@ def render_task(
     return _write(episode, out, video, f"{name}, {policy if policy != 'random' else 'random actions'}")
 
 
-def _play_functional(name: str, policy: str, options: Mapping[str, Any], seed: int, steps: int | None) -> Episode:
+def _play_functional(name: str, policy: str, options: FieldsView, seed: int, steps: int | None) -> Episode:
     env = make_task(name, **options)
     if policy == "random":
         return play_env(env, lambda key, *_: (_draw_action(env.spec, key), ()), (), seed, steps)

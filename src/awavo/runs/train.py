@@ -7,7 +7,7 @@ import datetime
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from awavo.results.recorder import Recorder
 from awavo.runs.problem import Problem
 from awavo.training.host_loop import HostRunner, host_init_fn
 from awavo.training.loop import MAX_CHUNK, ChunkOutput, CompiledRunner, Runner, TrainState, chunk_fn, init_fn
+from awavo.types import Fields
 
 __all__ = ["Progress", "Training", "make_runner", "run_training", "seed_axis", "state_template"]
 
@@ -163,7 +164,7 @@ class Training:
         self.recorder.write(self.out)
         from awavo.training.checkpoint import write_checkpoint
 
-        place: dict[str, Any] = dict(fingerprint=self._fingerprint, iteration=self.iteration, env_steps=self.env_steps)
+        place: Fields = dict(fingerprint=self._fingerprint, iteration=self.iteration, env_steps=self.env_steps)
         write_checkpoint(self.out / "checkpoints", self.seeds, self.runner.states, **place, seal=self._seal)
 
     def _resume(self, out: Path) -> None:
@@ -253,7 +254,7 @@ def record_chunk(
         recorder.add_episodes(seed, env_steps, *(np.asarray(total)[done] for total in totals))
 
 
-def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> dict[str, Any]:
+def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -> Fields:
     from awavo.results.store import FORMAT, write_sealed
 
     meta = {
@@ -270,7 +271,7 @@ def _start_folder(out: Path, config: TrainConfig, problem: Problem, mark: str) -
     return write_sealed(out / "config.json", meta)
 
 
-def check_same(out: Path, config: TrainConfig, mark: str) -> dict[str, Any]:
+def check_same(out: Path, config: TrainConfig, mark: str) -> Fields:
     """The content of config.json; a folder that holds another run is not resumed."""
     from awavo.results.store import read_config
 
@@ -285,5 +286,5 @@ def check_same(out: Path, config: TrainConfig, mark: str) -> dict[str, Any]:
     raise RunFolderError(f"'{out}' holds a run with {told}: give another --out, or the same options to resume it.")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value

@@ -12,14 +12,14 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 from awavo.errors import AwavoError
 from awavo.files import write_bytes
 from awavo.registry import add_current_folder
+from awavo.types import Fields, FieldsView
 
 __all__ = ["is_trusted", "remember", "trust_file"]
 
@@ -34,7 +34,7 @@ def trust_file() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "awavo" / "trusted.json"
 
 
-def remember(config: Mapping[str, Any], named: Iterable[str]) -> None:
+def remember(config: FieldsView, named: Iterable[str]) -> None:
     """Keep that the user let this configuration run the code it names, which has been imported by now.
 
     Where nothing can be kept (no home, a folder that others can write to) the next command asks again.
@@ -59,7 +59,7 @@ def remember(config: Mapping[str, Any], named: Iterable[str]) -> None:
         return
 
 
-def is_trusted(config: Mapping[str, Any], named: Iterable[str]) -> bool:
+def is_trusted(config: FieldsView, named: Iterable[str]) -> bool:
     """Whether this configuration and every file of its code are as they were when the user let them run."""
     path, modules = trust_file(), _modules(named)
     if BRIDGE in modules or not _private_folder(path.parent):
@@ -79,7 +79,7 @@ def _modules(named: Iterable[str]) -> list[str]:
     return sorted({value.partition(":")[0] for value in named})
 
 
-def _key(config: Mapping[str, Any]) -> str:
+def _key(config: FieldsView) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True, default=list).encode()).hexdigest()
 
 
@@ -141,7 +141,7 @@ def _private_folder(folder: Path) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Fields:
     try:
         if path.stat().st_uid != os.getuid() or path.stat().st_mode & 0o022:
             return {}

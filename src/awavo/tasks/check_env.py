@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -24,7 +23,7 @@ from awavo.tasks.gymnasium_host import HostTaskEnv
 from awavo.tasks.making import find_source, make_gymnasium
 from awavo.tasks.six_values import accept_six_values
 from awavo.tasks.spaces import action_spec, check_observation_space
-from awavo.types import Env
+from awavo.types import Env, Fields
 
 __all__ = ["Finding", "check_env", "check_functional"]
 
@@ -44,7 +43,7 @@ def check_env(
     With `cost_limits` it is checked that there is one for each cost, and whether random actions exceed any.
     """
     named = target if isinstance(target, str) else ""
-    options: dict[str, Any] = dict(env_options or {})
+    options: Fields = dict(env_options or {})
     if named in TASKS or named in HOST_TASKS:
         options |= {} if cost_limits is None else {"cost_limits": cost_limits}
     if named in TASKS:
@@ -64,7 +63,7 @@ def check_env(
     return report.findings
 
 
-def _make(target: str | Callable[[], gym.Env], options: dict[str, Any], report: Report) -> gym.Env | None:
+def _make(target: str | Callable[[], gym.Env], options: Fields, report: Report) -> gym.Env | None:
     try:
         target = find_source(target) if isinstance(target, str) else target
         env = make_gymnasium(target, {**options, **_quiet(target)}, None)

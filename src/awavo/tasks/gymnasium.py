@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from awavo.errors import InputError
 from awavo.registry import make_task
 from awavo.tasks.gymnasium_front import Options, TaskFront, VectorFront, cost_info, draw_seed
-from awavo.types import Env, Timestep
+from awavo.types import Env, Fields, Timestep
 
 __all__ = ["TaskEnv", "TaskVectorEnv", "observation_bounds"]
 
@@ -67,7 +67,7 @@ class _Lane(NamedTuple):
 class TaskEnv(TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariableOverride]
     """One task as a `gymnasium.Env`; `options` go to the task's factory (`cost_limits`, `horizon`, physics)."""
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: Fields = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, task: str | Env, *, render_mode: str | None = None, **options: Any) -> None:
         self.task = _find_task(task, None, options)

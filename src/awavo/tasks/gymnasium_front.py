@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -14,12 +14,12 @@ from jaxtyping import Bool, Float
 
 from awavo.checks import check_choice
 from awavo.errors import InputError
-from awavo.types import Discrete, EnvSpec
+from awavo.types import Discrete, EnvSpec, Fields
 
 __all__ = ["Options", "TaskFront", "VectorFront", "cost_info", "draw_seed"]
 
 # Options of a task's factory, whichever it takes.
-Options: TypeAlias = dict[str, Any]
+Options: TypeAlias = Fields
 
 MODES = (AutoresetMode.NEXT_STEP.value, AutoresetMode.SAME_STEP.value)
 
@@ -93,10 +93,10 @@ class VectorFront(TaskFront):
 
     def _step_infos(
         self, costs: Float[np.ndarray, "E C"], done: Bool[np.ndarray, " E"], final_obs: Float[np.ndarray, "E d"]
-    ) -> dict[str, Any]:
+    ) -> Fields:
         """Infos of a step; where an episode was reset at once, its last costs and observation are the final ones."""
         done = done & self.same_step
-        infos: dict[str, Any] = self._infos(np.where(done[:, None], 0, costs).astype(np.float32))
+        infos: Fields = self._infos(np.where(done[:, None], 0, costs).astype(np.float32))
         if done.any():
             finals = np.full(self.num_envs, None, object)
             for i in np.flatnonzero(done):

@@ -13,6 +13,7 @@ from awavo.errors import InputError
 from awavo.registry import make_host_task
 from awavo.tasks.gymnasium_front import Options, TaskFront, VectorFront, cost_info, draw_seed
 from awavo.tasks.host_core import HostEnv
+from awavo.types import Fields
 
 __all__ = ["HostTaskEnv", "HostTaskVectorEnv"]
 
@@ -25,7 +26,7 @@ def _bounds(host: HostEnv) -> tuple[np.ndarray, np.ndarray]:
 class HostTaskEnv(TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariableOverride]
     """One host task as a `gymnasium.Env`; `options` go to the task's factory."""
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: Fields = {"render_modes": []}  # noqa: RUF012
 
     def __init__(self, task: str, *, render_mode: str | None = None, **options: Any) -> None:
         self.host: HostEnv = make_host_task(task, num_envs=1, **options)
@@ -102,6 +103,6 @@ class HostTaskVectorEnv(VectorFront, gym.vector.VectorEnv):  # pyright: ignore[r
         infos = self._step_infos(np.asarray(out.costs), terminated | truncated, np.asarray(out.final_obs))
         return obs, np.asarray(out.reward, np.float64), terminated, truncated, infos
 
-    def close_extras(self, **_: Any) -> None:
+    def close_extras(self, **_: object) -> None:
         """End the simulations' threads."""
         self.host.close()

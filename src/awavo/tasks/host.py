@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ from awavo.tasks.mujoco_drawing import Painter
 from awavo.tasks.patience import TIMEOUT, check_timeout, watched
 from awavo.tasks.six_values import five_values
 from awavo.tasks.spaces import action_spec, check_observation_space
-from awavo.types import Box, EnvSpec
+from awavo.types import Box, EnvSpec, Fields, FieldsView
 
 __all__ = ["HostEnv", "host_env", "make_gymnasium"]
 
@@ -49,7 +49,7 @@ class FlatEnv(gym.Wrapper):
         if isinstance(env.action_space, spaces.Box):
             self.action_space = spaces.flatten_space(env.action_space)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(self, *, seed: int | None = None, options: Fields | None = None) -> tuple[np.ndarray, dict]:
         """Reset, with zeros in `info`."""
         obs, _ = self.env.reset(seed=seed, options=options)
         return self._flat(obs), {k: v.copy() for k, v in self._zeros.items()}
@@ -158,7 +158,7 @@ class GymnasiumBackend:
 
 
 def _make_flat(
-    id: EnvSource, options: Mapping[str, Any], horizon: int | None, source: CostSource | InfoSource | None
+    id: EnvSource, options: FieldsView, horizon: int | None, source: CostSource | InfoSource | None
 ) -> gym.Env:
     env = FlatEnv(make_gymnasium(id, options, horizon), source)
     return gym.wrappers.TimeLimit(env, horizon) if callable(id) and horizon else env
@@ -174,7 +174,7 @@ def host_env(
     horizon: int | None = None,
     vectorization: str = "sync",
     timeout: float = TIMEOUT,
-    env_options: Mapping[str, Any] | None = None,
+    env_options: FieldsView | None = None,
 ) -> HostEnv:
     """Build `num_envs` copies of a Gymnasium id, or of what a factory returns.
 

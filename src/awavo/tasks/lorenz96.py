@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from awavo.errors import InputError
+from awavo.types import Fields
 
 __all__ = [
     "REGIMES", "Regime", "TIME_STEP", "Twin", "lorenz96_flow", "lorenz96_system", "twin_experiment",
@@ -80,7 +81,7 @@ def lorenz96_flow(num_steps: int, time_step: float = TIME_STEP) -> Callable[[Arr
     return flow
 
 
-def lorenz96_system(num_states: int, steps: int = 5, forcing: float = 8.0) -> dict[str, Any]:
+def lorenz96_system(num_states: int, steps: int = 5, forcing: float = 8.0) -> Fields:
     """The fields of an `assimilation.System`: the flow, a coarse one for Jacobians, reach and climate.
 
     Two RK4 steps instead of five change an entry of the Jacobian by at most 0.02 (typically 5e-4) and cost less than

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 import gymnasium as gym
 
@@ -11,6 +11,7 @@ from awavo.errors import InputError, MissingExtraError, UnknownNameError, did_yo
 from awavo.registry import import_own
 from awavo.tasks.registration import register_all
 from awavo.tasks.six_values import OmniSafeEnv, accept_six_values, speaks_omnisafe
+from awavo.types import FieldsView
 
 __all__ = ["EXTRAS", "EnvSource", "find_source", "make_gymnasium", "missing_module"]
 
@@ -37,7 +38,7 @@ def find_source(task: str) -> EnvSource:
     return task
 
 
-def make_gymnasium(id: EnvSource, options: Mapping[str, Any], horizon: int | None) -> gym.Env:
+def make_gymnasium(id: EnvSource, options: FieldsView, horizon: int | None) -> gym.Env:
     """Build one environment of a Gymnasium id, with the given time limit if any, or of a factory, as it is."""
     register_all()
     if callable(id):

@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from awavo.errors import BrokenEnvironmentError
+from awavo.types import Fields
 
 __all__ = ["OmniSafeEnv", "SixValues", "accept_six_values", "five_values", "speaks_omnisafe"]
 
@@ -35,9 +36,9 @@ class SixValues(gym.Wrapper):
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
-        self._zeros: dict[str, Any] = {}
+        self._zeros: Fields = {}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    def reset(self, *, seed: int | None = None, options: Fields | None = None) -> tuple[Any, Any]:
         """Reset, with the costs of six values as zeros."""
         obs, info = self.env.reset(seed=seed, options=options)
         return obs, {**self._zeros, **info} if self._zeros else info
@@ -84,7 +85,7 @@ class OmniSafeEnv(gym.Env):
             if value is not None:
                 setattr(self, name, value)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(self, *, seed: int | None = None, options: Fields | None = None) -> tuple[np.ndarray, dict]:
         """Start an episode; one seed decides all that follow it."""
         super().reset(seed=seed)
         obs, info = self.inner.reset(seed=int(self.np_random.integers(2**31)) if seed is None else seed)

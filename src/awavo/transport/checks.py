@@ -42,7 +42,7 @@ def _finite(x: Any) -> bool:
     return _all(jnp.isfinite if not isinstance(x, np.ndarray) else np.isfinite, x)
 
 
-def one_of(default: Any, **spellings: Any) -> Any:
+def one_of(default: Any, **spellings: object) -> Any:
     """Return the one spelling of an argument that was given; two at once are refused."""
     given = None
     for name, value in spellings.items():

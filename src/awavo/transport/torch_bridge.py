@@ -14,6 +14,7 @@ import numpy as np
 
 from awavo.errors import InputError
 from awavo.transport.gradient import sliced_gradient
+from awavo.types import Fields
 
 __all__ = ["torch_sliced_wasserstein"]
 
@@ -52,7 +53,7 @@ def _function() -> Any:
 
     class SlicedWasserstein(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any, y: Any, x_weights: Any, y_weights: Any, options: dict[str, Any]) -> Any:
+        def forward(ctx: Any, x: Any, y: Any, x_weights: Any, y_weights: Any, options: Fields) -> Any:
             tensors = (x, y, x_weights, y_weights)
             wrt = tuple(name for name, need in zip(_NAMES, ctx.needs_input_grad, strict=False) if need)
             arrays = dict(zip(_NAMES, map(_to_array, tensors), strict=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from jaxtyping import Float
 from awavo.checks import all_finite
 from awavo.errors import InputError
 from awavo.tasks.quadrotor.references import REFERENCES, RefFn, RefState, make_reference, snap_reference
+from awavo.types import FieldsView
 
 __all__ = ["FIGURE_OF_EIGHT", "Reference", "path_through", "read_reference", "reference_function", "stored_reference"]
 
@@ -119,7 +120,7 @@ def _checked(reference: Reference) -> Reference:
     return reference
 
 
-def stored_reference(stored: Mapping[str, Any] | None) -> Reference:
+def stored_reference(stored: FieldsView | None) -> Reference:
     """Return the reference of a record's table; records of before have none, and were flown on the figure of eight."""
     if stored is None:
         return FIGURE_OF_EIGHT
