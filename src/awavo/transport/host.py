@@ -202,8 +202,5 @@ def host_slice_costs(
 
 
 def _inner(points: Float[np.ndarray, "*batch n k"], rows: Float[np.ndarray, "l k"]) -> Float[np.ndarray, "*batch l n"]:
-    if points.ndim == 2:
-        return rows @ points.T
-    # One product for the whole batch; only the last axis must lie side by side.
-    flat = rows @ points.reshape(-1, points.shape[-1]).T
-    return np.moveaxis(flat.reshape(len(rows), *points.shape[:-1]), 0, -2)
+    # A product for each problem of a batch: one for all would leave the rows to be sorted far apart in memory.
+    return rows @ points.swapaxes(-1, -2)
