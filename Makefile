@@ -1,4 +1,5 @@
-# make demo: set up and run the tour. make test: set up and run the tests. make test-fast: those of the inner loop.
+# make demo: set up and run the tour. make test: set up and run the tests, but for the longest, one in twenty, which take
+# nearly as long as all others: make test-long. make test-fast: those of the inner loop.
 # The demo installs the plain package; everything else installs what the tests, the checks and the pages need beside it.
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +7,7 @@ BIN := $(VENV)/bin
 NEEDS := pyproject.toml requirements.lock src/awavo/__init__.py
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable
 
-.PHONY: install install-plain demo test test-fast slow-list lint docs clean lock
+.PHONY: install install-plain demo test test-long test-fast slow-list lint docs clean lock
 
 install: $(VENV)/.installed
 install-plain: $(VENV)/.installed-plain
@@ -29,7 +30,11 @@ demo: install-plain
 	$(BIN)/awavo demo --out runs/demo
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long"
+
+# Chains of processes, learners and planners compiled whole, examples: what .ci/run adds to `make test`.
+test-long: install
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 test-fast: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=5 --durations-min=2

@@ -1,9 +1,12 @@
-"""Which tests the fast run leaves out: those named in tests/slow_tests.txt, which get the marker `slow`.
+"""Which tests the shorter runs leave out: those named in tests/slow_tests.txt, which get the marker `slow` or `long`.
 
-A line of the list is a test, with or without its parameters, or a whole file; `+` before it keeps the test in the fast
-run though it takes a while, as every room needs a few. `make slow-list` measures all tests, writes the lines anew and
-leaves those with a `+`. A test that the list does not name fails in the fast run when it takes too long, so that nobody
-slows down everybody's inner loop unnoticed. Times are CPU seconds with subprocesses: a busy machine changes little.
+A line of the list is a test, with or without its parameters, or a whole file, that `make test-fast` leaves out: it is
+slow. `-` before it leaves it out of `make test` too: it is long, and `make test-long` runs just these; .ci/run calls
+both. `+` keeps a slow test in the fast run, as every room needs a few. `make slow-list` measures all tests, writes the
+lines anew and leaves those with a `+`. A test that the list does not name so fails in a shorter run when it takes too
+long, so that nobody slows down everybody's loop unnoticed. Times are CPU seconds with subprocesses, which a busy
+machine changes little. A fixture that several tests share counts for each of them: for slow tests always, for long ones
+if the tests of its file alone share it, as `make test` needs the others anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ __all__: list[str] = []
 
 LIST = Path(__file__).with_name("slow_tests.txt")
 SLOW_SECONDS = 0.4  # what puts a test on the list, with an empty cache of compiled programs
-LIMIT_SECONDS = 8.0  # what a test that is not on it may take: far more, as machines differ and fixtures are shared
+LONG_SECONDS = 2.5  # what makes it a long one
+# What a test may take in a run that leaves out more: far more, as machines differ and fixtures are shared.
+LIMITS = {"not slow": 8.0, "not long": 25.0}
 SETUP = pytest.StashKey[float]()
 SHARED: dict[tuple[str, str], float] = {}  # what each fixture of a module or session took, by where and its name
 
@@ -28,11 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-slow-list", action="store_true", help=f"write {LIST.name} from the tests of this run")
 
 
-def read_list() -> tuple[set[str], set[str]]:
-    """Lines of slow tests, and lines of tests that are kept all the same."""
+def read_list() -> tuple[set[str], set[str], set[str]]:
+    """Lines of slow tests, of long ones, and of tests that are kept in the fast run all the same."""
     lines = set(filter(None, LIST.read_text().split("\n")))
-    kept = {line for line in lines if line.startswith("+")}
-    return lines - kept, {line.removeprefix("+").strip() for line in kept}
+    long, kept = ({line[1:].strip() for line in lines if line.startswith(sign)} for sign in "-+")
+    return {line for line in lines if line[0] not in "-+"}, long, kept
 
 
 def is_named(test_id: str, lines: set[str]) -> bool:
@@ -42,9 +47,11 @@ def is_named(test_id: str, lines: set[str]) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the list."""
-    slow, kept = read_list()
+    slow, long, kept = read_list()
     for item in items:
-        if is_named(item.nodeid, slow) and not is_named(item.nodeid, kept):
+        if is_named(item.nodeid, long):
+            item.add_marker("long")
+        if is_named(item.nodeid, slow | long) and not is_named(item.nodeid, kept):
             item.add_marker("slow")
 
 
@@ -80,12 +87,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     result = yield
     own = cpu_seconds() - start
     fixtures = getattr(item, "fixturenames", ())
-    shared = sum(s for (base, name), s in SHARED.items() if name in fixtures and item.nodeid.startswith(base))
-    item.user_properties.append(("cpu_seconds", own + max(item.stash[SETUP], shared)))
+    used = {key: s for key, s in SHARED.items() if key[1] in fixtures and item.nodeid.startswith(key[0])}
+    of_its_file = sum(s for (base, _), s in used.items() if base.endswith(".py"))
+    item.user_properties.append(("cpu_seconds", own + max(item.stash[SETUP], sum(used.values()))))
+    item.user_properties.append(("cpu_seconds_with_its_file", own + of_its_file))
     took = own + item.stash[SETUP]
-    if item.config.getoption("markexpr") == "not slow" and took > LIMIT_SECONDS:
+    marks = item.config.getoption("markexpr")
+    if took > LIMITS.get(marks, float("inf")):
         pytest.fail(
-            f"This test took {took:.1f} s of CPU time, and the fast run is the inner loop of a developer: make it "
+            f"This test took {took:.1f} s of CPU time, and the tests that are {marks} run for every change: make it "
             f"cheaper (smaller arrays, fewer compiled programs), or add its line to tests/{LIST.name}.",
             pytrace=False,
         )
@@ -93,8 +103,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write the list at the end, if asked to."""
-    if config.getoption("write_slow_list"):
+    """Write the list at the end, if asked to: the process that hears of all tests does it."""
+    if config.getoption("write_slow_list") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SlowList(), "slow-list")
 
 
@@ -102,23 +112,32 @@ class SlowList:
     """The list, from the times of one run."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, dict[str, float]] = {"cpu_seconds": {}, "cpu_seconds_with_its_file": {}}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the time of one test."""
+        """Take the times of one test."""
         for name, value in report.user_properties:
-            if report.when == "call" and name == "cpu_seconds" and isinstance(value, float):
-                self.seconds[report.nodeid] = value
+            if report.when == "call" and name in self.seconds and isinstance(value, float):
+                self.seconds[name][report.nodeid] = value
 
     def pytest_sessionfinish(self) -> None:
         """Write the list; a function most of whose cases are slow is named as a whole. Files not run keep theirs."""
         functions: dict[str, list[str]] = {}
-        for test_id in self.seconds:
+        whole, alone = self.seconds["cpu_seconds"], self.seconds["cpu_seconds_with_its_file"]
+        for test_id in whole:
             functions.setdefault(test_id.split("[")[0], []).append(test_id)
-        files = {test_id.split("::")[0] for test_id in self.seconds}
-        slow, kept = read_list()
+        files = {test_id.split("::")[0] for test_id in whole}
+        slow, long, kept = read_list()
         lines = {line for line in slow if line.split("::")[0] not in files} | {f"+ {line}" for line in kept}
+        lines |= {f"- {line}" for line in long if line.split("::")[0] not in files}
         for function, cases in functions.items():
-            over = [case for case in cases if self.seconds[case] > SLOW_SECONDS]
-            lines |= {function} if len(over) > len(cases) / 2 else set(over)
+            longer = _joined(function, cases, {case for case in cases if alone[case] > LONG_SECONDS})
+            lines |= {f"- {line}" for line in longer}
+            if function not in longer:
+                lines |= _joined(function, cases, {case for case in cases if whole[case] > SLOW_SECONDS}) - longer
         LIST.write_text("\n".join(sorted(lines)) + "\n")
+
+
+def _joined(function: str, cases: list[str], over: set[str]) -> set[str]:
+    """The cases that are over a limit, or their function if most of its cases are."""
+    return {function} if len(over) > len(cases) / 2 else over

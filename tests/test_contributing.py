@@ -54,3 +54,12 @@ def test_the_algorithm_learns_the_task(registered, tmp_path):
     assert last["return"].mean() > first["return"].mean() + 5
     assert last["cost_beyond"].mean() < 20
     assert run.act([[0.0], [0.5]]).shape == (2, 1)
+
+
+def test_what_make_test_leaves_out_the_whole_check_runs():
+    """Every test is run by one of the two targets that .ci/run calls."""
+    targets = re.findall(r"^(test[\w-]*):.*\n\t(.*)$", (PAGE.parent / "Makefile").read_text(), re.MULTILINE)
+    marks = {name: re.search(r'-m ("not long"|long)$', command) for name, command in targets}
+    called = re.findall(r"^make (test[\w-]*)$", (PAGE.parent / ".ci" / "run").read_text(), re.MULTILINE)
+    assert called == ["test", "test-long"]
+    assert {marks[name].group(1) for name in called} == {'"not long"', "long"}
