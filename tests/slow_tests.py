@@ -2,11 +2,11 @@
 
 A line of the list is a test, with or without its parameters, or a whole file, that `make test-fast` leaves out: it is
 slow. `-` before it leaves it out of `make test` too: it is long, and `make test-long` runs just these; .ci/run calls
-both. `+` keeps a slow test in the fast run, as every room needs a few. `make slow-list` measures all tests, writes the
-lines anew and leaves those with a `+`. A test that the list does not name so fails in a shorter run when it takes too
-long, so that nobody slows down everybody's loop unnoticed. Times are CPU seconds with subprocesses, which a busy
-machine changes little. A fixture that several tests share counts for each of them: for slow tests always, for long ones
-if the tests of its file alone share it, as `make test` needs the others anyway.
+both. `+` keeps a slow test in the fast run, as every room needs a few. `make slow-list` measures all tests, adds what is
+slow, writes the long ones anew and drops what is gone. A test that the list does not name so fails in a shorter run
+when it takes too long, so that nobody slows down everybody's loop unnoticed. Times are CPU seconds with subprocesses,
+which a busy machine changes little. A fixture that several tests share counts for each of them: for slow tests always,
+for long ones if the tests of its file alone share it, as `make test` needs the others anyway.
 """
 
 from __future__ import annotations
@@ -128,13 +128,17 @@ class SlowList:
             functions.setdefault(test_id.split("[")[0], []).append(test_id)
         files = {test_id.split("::")[0] for test_id in whole}
         slow, long, kept = read_list()
-        lines = {line for line in slow if line.split("::")[0] not in files} | {f"+ {line}" for line in kept}
+        # What was listed stays while it exists: in the fast run it would pay for programs that others compile here.
+        known = {*whole, *functions, *files}
+        lines = {line for line in slow if line in known or line.split("::")[0] not in files}
+        lines |= {f"+ {line}" for line in kept}
         lines |= {f"- {line}" for line in long if line.split("::")[0] not in files}
         for function, cases in functions.items():
             longer = _joined(function, cases, {case for case in cases if alone[case] > LONG_SECONDS})
             lines |= {f"- {line}" for line in longer}
             if function not in longer:
-                lines |= _joined(function, cases, {case for case in cases if whole[case] > SLOW_SECONDS}) - longer
+                lines |= _joined(function, cases, {case for case in cases if whole[case] > SLOW_SECONDS})
+            lines -= longer
         LIST.write_text("\n".join(sorted(lines)) + "\n")
 
 
