@@ -3,10 +3,10 @@
 A line of the list is a test, with or without its parameters, or a whole file, that `make test-fast` leaves out: it is
 slow. `-` before it leaves it out of `make test` too: it is long, and `make test-long` runs just these; .ci/run calls
 both. `+` keeps a slow test in the fast run, as every room needs a few. `make slow-list` measures all tests, adds those
-that are slow, writes the long ones anew, drops what is gone. A test that the list does not name so fails in a shorter run
-when it takes too long, so that nobody slows down everybody's loop unnoticed. Times are CPU seconds with subprocesses,
-which a busy machine changes little. A fixture that several tests share counts for each of them: for slow tests always,
-for long ones if the tests of its file alone share it, as `make test` needs the others anyway.
+that are slow, writes the long ones anew, drops what is gone. A test that the list does not name so fails in a shorter
+run when it takes too long, so that nobody slows down everybody's loop unnoticed. Times are CPU seconds with
+subprocesses, which a busy machine changes little. A fixture that several tests share counts for each of them: for slow
+tests always, for long ones if the tests of its file alone share it, as `make test` needs the others anyway.
 """
 
 from __future__ import annotations
