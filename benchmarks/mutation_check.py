@@ -166,6 +166,18 @@ MUTANTS = {
         "BOX_NOISE * jax.random.normal(noise_key, (horizon",
         "tests/inference/test_planner.py",
     ),
+    "a patient weight that falls slowly where nothing is spent": Mutant(
+        "algorithms/constraints.py",
+        "fall = jnp.maximum(integral, 1.0) * (1.0 + (patience - 1.0) * jnp.abs(error))",
+        "fall = jnp.maximum(integral, 1.0)",
+        "tests/algorithms/test_constraints.py",
+    ),
+    "tails heard from the start": Mutant(
+        "algorithms/actor_critic.py",
+        "unheard_at_first(critic.net, slice(spec.obs_dim, width))",
+        "critic.net",
+        "tests/algorithms/test_orpo_dr.py",
+    ),
     "weights without patience": Mutant(
         "algorithms/sizes.py",
         "return 1.0 if is_small(spec) else 5.0",
@@ -208,10 +220,10 @@ MUTANTS = {
         "            pass\n",
         "tests/algorithms/test_exploration.py",
     ),
-    "greedy episodes are cut too": Mutant(
+    "greedy episodes are never cut": Mutant(
         "algorithms/exploration.py",
+        "jnp.broadcast_to(jnp.where(age >= horizon, jnp.inf, age), (num_envs,))",
         "jnp.where(greedy_environments(num_envs) | (age >= horizon), jnp.inf, age)",
-        "jnp.where(age >= horizon, jnp.inf, age)",
         "tests/algorithms/test_exploration.py",
     ),
     "cut episodes stand in the tables": Mutant(

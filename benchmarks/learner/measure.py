@@ -104,12 +104,18 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
         spec = probe.spec
     config, algorithm = sized(args, spec)
     num, envs, length = len(seeds), config.num_envs, config.rollout_length
-    decide = jax.jit(jax.vmap(algorithm.decide, (0, 0, 0, 0, None)), static_argnums=4)
+    split = jax.jit(jax.vmap(lambda key: jax.random.split(key, length + 2)))
+
+    @jax.jit
+    def decide(split: jax.Array, t: jax.Array, state: Any, obs: jax.Array, memory: Any) -> Any:
+        return jax.vmap(algorithm.decide, (0, 0, 0, 0, None))(split[:, 2 + t], state, obs, memory, False)
+
     learn = jax.jit(jax.vmap(algorithm.learn), donate_argnums=1)
     greedy = jax.jit(jax.vmap(lambda state, obs: algorithm.act(jax.random.key(0), state, obs, True)[0]))
     keys = jax.vmap(jax.random.key)(seeds)
     state, done = jit_once(jax.vmap(algorithm.init))(keys), 0
     fresh = jax.tree.map(lambda x: jnp.broadcast_to(x, (num, *x.shape)), algorithm.begin(envs))
+    forget = jax.jit(lambda where, memory: jax.vmap(select)(where, fresh, memory))
     with make_host_task(args.task, num_envs=num * envs, **args.options) as host:
         host_state = HostState(host, num, envs, int(seeds[0]))
         memory = fresh
@@ -117,20 +123,20 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
             if done and args.left() <= 40:
                 return
             while done < -(-mark // (envs * length)) and args.left() > 40:
-                split = jax.vmap(lambda key: jax.random.split(key, length + 2))(keys)
-                keys, rows = split[:, 0], []
+                drawn = split(keys)
+                keys, rows = drawn[:, 0], []
                 for t in range(length):
-                    action, extras, memory = decide(split[:, 2 + t], state, host_state.obs, memory, False)
+                    action, extras, memory = decide(drawn, np.int32(t), state, host_state.obs, memory)
                     rows.append(host_state.step(np.asarray(action), jax.tree.map(np.asarray, extras)))
                     ended = rows[-1].terminated | rows[-1].truncated
                     if ended.any():
-                        memory = jax.vmap(select)(ended, fresh, memory)
+                        memory = forget(ended, memory)
                 if algorithm.cut_after is not None:
                     cut = host_state.cut(np.asarray(algorithm.cut_after(jnp.int32(done * envs * length))), done)
                     rows[-1] = rows[-1]._replace(truncated=rows[-1].truncated | cut)
-                    memory = jax.vmap(select)(cut, fresh, memory) if cut.any() else memory
+                    memory = forget(cut, memory) if cut.any() else memory
                 rollout = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *rows)
-                state, _ = learn(split[:, 1], state, rollout)
+                state, _ = learn(drawn[:, 1], state, rollout)
                 done += 1
             yield done * envs * length, *host_episodes(args, spec, num, partial(greedy, state))
 
@@ -214,6 +220,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--checks", type=int, default=1)
     parser.add_argument("--from-step", type=int, default=0, help="no evaluation before it")
+    parser.add_argument("--marks", type=int, nargs="*", help="steps to evaluate at, in place of checks")
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--until", type=float, default=1e9, help="seconds")
     parser.add_argument("--out", type=Path)
@@ -224,7 +231,8 @@ def main() -> None:
     begun = time.perf_counter()
     args.left = lambda: args.until - (time.perf_counter() - begun)
     seeds = jnp.arange(args.first_seed, args.first_seed + args.seeds, dtype=jnp.int32)
-    marks = [m for m in (args.steps * (i + 1) // args.checks for i in range(args.checks)) if m >= args.from_step]
+    evenly = [args.steps * (i + 1) // args.checks for i in range(args.checks)]
+    marks = args.marks or [mark for mark in evenly if mark >= args.from_step]
     measured = (on_host if args.task in HOST_TASKS else on_device)(args, seeds, marks)
     rows: list[dict] = []
     for steps, returns, costs in measured:

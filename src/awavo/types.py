@@ -156,9 +156,9 @@ class Distribution(Protocol):
 class ActorParts(NamedTuple):
     """What decides greedily, as plain numbers, for formats that hold no jax.
 
-    `x = clip((obs - mean) / std, -10, 10)`, followed by `tanh((obs - threshold) / (softness * std))` for each of the
-    `thresholds` if there are any, goes through the layers `x @ weight + bias` with `activation` between them; the
-    largest of the outputs is a discrete action, `tanh` of the first `dim` of them, scaled to the box, a continuous one.
+    `x = clip((obs - mean) / std, -10, 10)` goes through the layers `x @ weight + bias` with `activation` between them;
+    the largest of the outputs is a discrete action, `tanh` of the first `dim` of them, scaled to the box, a continuous
+    one.
     With `num_components` C > 1 the last C outputs say which `dim` of the first C `dim` these are: the largest's.
     """
 
@@ -169,8 +169,6 @@ class ActorParts(NamedTuple):
     activation: str
     space: ActionSpace
     num_components: int = 1
-    thresholds: Array | None = None
-    softness: float = 1.0
 
 
 class Critics(NamedTuple, Generic[State]):

@@ -167,3 +167,11 @@ def test_with_patience_only_those_near_their_limit_are_answered_slowly():
     )
     np.testing.assert_allclose(slow / fast, [1.0, 0.2], rtol=1e-6)
     np.testing.assert_allclose(w_slow / w_fast, [1.0, 0.2], rtol=1e-6)
+
+
+def test_a_patient_weight_falls_as_fast_as_it_rose_where_nothing_is_spent():
+    """Five times the limit and nothing at all are answered alike, and near the aim both ways slowly."""
+    after, _ = control_weights(jnp.ones(4), jnp.array([5.0, -1.0, 0.02, -0.02]), 1.0, 5.0)
+    steps = np.asarray(after) - 1.0
+    np.testing.assert_allclose(steps[:2], [constraints.INTEGRAL, -constraints.INTEGRAL], rtol=1e-5)
+    np.testing.assert_allclose(steps[2:], [0.02 * constraints.INTEGRAL / 5, -0.02 * constraints.INTEGRAL / 5], rtol=0.1)

@@ -275,13 +275,20 @@ def test_a_larger_task_answers_an_error_with_patience():
     assert 0.38 < answer < 0.48  # 2 without slower gains, 0.2 if errors stopped at one, 1 without patience
 
 
-def test_a_larger_task_sees_the_tails_of_its_own_data():
+def test_critics_of_a_larger_task_see_the_tails_of_its_own_data():
     spec = CONTINUOUS._replace(obs_dim=12)
     programs = compiled(orpo_dr, CONFIG, spec)
-    assert programs.state.learner.actor.net.weights[0].shape[0] == 12 * (1 + len(TAILS))
+    learner, num_seen = programs.state.learner, 12 * (1 + len(TAILS))
+    assert learner.actor.net.weights[0].shape[0] == 12
+    first = np.asarray(learner.critic.members.net.weights[0])  # of the components, their tails, the actions
+    assert first.shape[1] == num_seen + spec.action_space.dim
+    assert not first[:, 12:num_seen].any()  # unheard at first
+    assert (np.abs(first[:, :12]).max((0, 2)) > 0).all()
+    assert (np.abs(first[:, num_seen:]).max((0, 2)) > 0).all()
     rollout = toy_rollout(spec)
     after, _ = programs.learn(jax.random.key(1), programs.state, rollout)
     drawn = np.percentile(rollout.obs.reshape(-1, 12), TAILS, axis=0)
     spread = np.std(rollout.obs.reshape(-1, 12), 0)
     assert np.abs(np.asarray(after.obs_stats.thresholds) - drawn)[2:4].max() < 0.3 * spread.max()
     assert min(toys.moved(programs.state.learner.actor.net, after.learner.actor.net)) > 1e-6
+    assert np.abs(after.learner.critic.members.net.weights[0][:, 12:num_seen]).max() > 1e-6

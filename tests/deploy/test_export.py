@@ -65,7 +65,7 @@ def test_continuous_actors(algo, tmp_path):
     state = jit_once(algorithm.init)(jax.random.key(0))
     rng = np.random.default_rng(0)
     stats = RunningStatistics(jnp.float32(10), jnp.asarray(rng.standard_normal(83), jnp.float32), jnp.full(83, 7.0))
-    if algo == "orpo-dr":  # a larger task: it sees its tails
+    if algo == "orpo-dr":  # a larger task, whose critics see tails: the actor does not
         thresholds = jnp.asarray(rng.standard_normal((len(TAILS), 83)), jnp.float32)
         stats = stats._replace(thresholds=thresholds)
     state = (

@@ -17,7 +17,8 @@ from awavo.networks import (
     running_statistics,
     update_statistics,
 )
-from awavo.networks.normalizer import TAILS, follow_tails, num_inputs
+from awavo.networks.mlp import unheard_at_first
+from awavo.networks.normalizer import TAILS, follow_tails, normalize_with_tails, num_inputs
 from awavo.networks.optimize import all_finite, choose
 from awavo.types import Box, Discrete
 
@@ -137,10 +138,11 @@ def test_thresholds_are_the_ends_of_each_component_and_follow_it():
 def test_what_is_seen_of_the_tails_has_no_unit():
     sample = np.random.default_rng(1).exponential(1.0, (1000, 3))
     (running, obs), (far, far_obs) = tailed(sample), tailed(sample, 64.0, 256.0)
-    seen = normalize(running, obs)
+    seen = normalize_with_tails(running, obs)
     assert seen.shape == (1000, num_inputs(3, True)) == (1000, 3 * (1 + len(TAILS)))
-    np.testing.assert_array_equal(seen[:, :3], normalize(running._replace(thresholds=None), obs))
-    np.testing.assert_allclose(seen, normalize(far, far_obs), atol=2e-3)
+    np.testing.assert_array_equal(seen[:, :3], normalize(running, obs))
+    np.testing.assert_array_equal(normalize(running, obs), normalize_with_tails(running._replace(thresholds=None), obs))
+    np.testing.assert_allclose(seen, normalize_with_tails(far, far_obs), atol=2e-3)
     above = np.asarray(seen[:, 3:]).reshape(1000, len(TAILS), 3) > 0
     np.testing.assert_allclose(above.mean((0, 2)), 1 - np.asarray(TAILS) / 100, atol=2e-3)
 
@@ -155,6 +157,8 @@ def test_an_edge_at_the_end_of_a_component_is_learnt_with_the_tails_and_not_with
     @jax.jit
     def fitted(inputs, probes, wanted):
         net = mlp(jax.random.key(0), (inputs.shape[1], 64, 1), standardize=True)
+        if inputs.shape[1] > 16:
+            net = unheard_at_first(net, slice(16, None))  # as critics are drawn
         optimizer = optax.adam(3e-3)
 
         def step(carry, index):
@@ -163,17 +167,31 @@ def test_an_edge_at_the_end_of_a_component_is_learnt_with_the_tails_and_not_with
             updates, opt = optimizer.update(grads, opt)
             return (optax.apply_updates(net, updates), opt), None
 
-        rows = jax.random.randint(jax.random.key(1), (400, 128), 0, len(wanted))
+        rows = jax.random.randint(jax.random.key(1), (800, 128), 0, len(wanted))
         return jax.lax.scan(step, (net, optimizer.init(net)), rows)[0][0](probes)[:, 0]
 
     wanted, truth = (jnp.asarray((x.max(1) > edge).astype(np.float32)) for x in (train, test))
     assert 0.03 < float(truth.mean()) < 0.15
     found = {
-        tails: np.corrcoef(fitted(normalize(stats, train), normalize(stats, test), wanted), truth)[0, 1]
+        tails: np.corrcoef(
+            fitted(normalize_with_tails(stats, train), normalize_with_tails(stats, test), wanted), truth
+        )[0, 1]
         for tails, stats in ((True, running), (False, running._replace(thresholds=None)))
     }
     assert found[True] > 0.5
     assert found[False] < 0.3
+
+
+def test_inputs_that_are_unheard_at_first_change_nothing_until_they_are_learnt():
+    net = unheard_at_first(mlp(jax.random.key(0), (9, 64, 2)), slice(2, 6))
+    rng = np.random.default_rng(0)
+    one, other = rng.standard_normal((2, 50, 9)).astype(np.float32)
+    mixed = np.where((np.arange(9) >= 2) & (np.arange(9) < 6), other, one)
+    np.testing.assert_array_equal(net(one), net(mixed))
+    first = np.asarray(net.weights[0])
+    assert np.std(first[[0, 1, 6, 7, 8]]) == pytest.approx(np.sqrt(2 / 5), rel=0.1)  # as loud as all nine together
+    grads = jax.grad(lambda n: jnp.sum(n(one) ** 2))(net).weights[0]
+    assert np.abs(grads[2:6]).max() > 0  # and they can be learnt
 
 
 def test_squashed_density_is_that_of_the_draw_and_integrates_to_one():

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -28,7 +29,8 @@ from awavo.inference.operators import Operator
 from awavo.inference.optimality import ReturnRange, log_optimality_fn
 from awavo.networks import Actor, Categorical, RunningStatistics, SquashedMixture, actor, normalize
 from awavo.networks.critic import CautiousCritic, QuantileCritic, cautious_critic, quantile_critic
-from awavo.networks.normalizer import num_inputs
+from awavo.networks.mlp import unheard_at_first
+from awavo.networks.normalizer import normalize_with_tails, num_inputs
 from awavo.networks.optimize import adam, descend, optimizer_state, polyak_average
 from awavo.networks.quantiles import bellman_targets, quantile_huber
 from awavo.types import EnvSpec
@@ -116,21 +118,25 @@ class ActorCritic(NamedTuple):
 
 
 def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator, tails: bool = False) -> ActorCritic:
-    """Build actor and critics of a task; with `tails` they see the ends of each component of an observation."""
+    """Build actor and critics of a task; with `tails` critics see the ends of each component of an observation."""
     log_optimality = log_optimality_fn(operator)
     width = num_inputs(spec.obs_dim, tails)
     actor_optimizer = adam(config.actor_lr, MAX_GRAD_NORM)
     critic_optimizer = adam(config.critic_lr, MAX_GRAD_NORM)
 
     def draw_critic(key: Array) -> QuantileCritic:
-        return quantile_critic(
+        critic = quantile_critic(
             key, width, spec.action_space, config.hidden, 1 + spec.num_costs, config.num_quantiles,
             scale=1.0, standardize=True,
         )  # fmt: skip
+        if not tails:
+            return critic
+        # Most tails say nothing of most signals: a critic that hears all of them from the start remembers places.
+        return eqx.tree_at(lambda c: c.net, critic, unheard_at_first(critic.net, slice(spec.obs_dim, width)))
 
     def init(key: Array) -> Learner:
         actor_key, critic_key = jax.random.split(key)
-        policy = actor(actor_key, width, spec.action_space, config.hidden, config.num_components)
+        policy = actor(actor_key, spec.obs_dim, spec.action_space, config.hidden, config.num_components)
         critic = cautious_critic(critic_key, config.num_critics, draw_critic)
         opts = optimizer_state(actor_optimizer, policy), optimizer_state(critic_optimizer, critic)
         return Learner(policy, critic, _copy(critic), _copy(policy), *opts)
@@ -144,25 +150,26 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator, t
             imagined = imagine(jax.random.fold_in(key, 1), batch, learner.actor)
             batch = jax.tree.map(lambda real, more: jnp.concatenate([real, more]), batch, imagined)
         ahead = ring.target_inputs(batch, config.discount)
-        obs, next_obs = (normalize(objective.obs_stats, x) for x in (batch.obs, ahead.obs))
+        stats = objective.obs_stats
+        seen, next_seen = (normalize_with_tails(stats, x) for x in (batch.obs, ahead.obs))
 
         # Critics, of the reward and of every cost, whichever branch the actor is on.
-        next_action = learner.actor(next_obs).sample(next_key)
-        next_quantiles = learner.target_critic(next_obs, next_action)
+        next_action = learner.actor(normalize(stats, ahead.obs)).sample(next_key)
+        next_quantiles = learner.target_critic(next_seen, next_action)
         targets = bellman_targets(ahead.signals / objective.unit, next_quantiles, ahead.terminated, ahead.discount)
         # No return lies outside what the signals of one step allow.
         low, high = (x / objective.unit for x in objective.bounds)
         targets = jnp.clip(targets, low[:, None], high[:, None])
         critic_loss, grads = jax.value_and_grad(
             lambda critic: jnp.sum(
-                jax.vmap(lambda own: quantile_huber(own, targets, HUBER))(critic.every(obs, batch.action))
+                jax.vmap(lambda own: quantile_huber(own, targets, HUBER))(critic.every(seen, batch.action))
             )
         )(learner.critic)
         critic, critic_opt = descend(critic_optimizer, grads, learner.critic_opt, learner.critic)
 
         # The actor, under the critics just learnt.
         (actor_loss, (entropy, clip_rate)), grads = jax.value_and_grad(actor_objective, has_aux=True)(
-            learner.actor, critic, obs, objective, action_key
+            learner.actor, critic, normalize(stats, batch.obs), seen, objective, action_key
         )
         policy, actor_opt = descend(actor_optimizer, grads, learner.actor_opt, learner.actor)
         target_critic = polyak_average(critic, learner.target_critic, config.polyak)
@@ -171,25 +178,31 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator, t
         return learner, GradientMetrics(actor_loss, clip_rate, critic_loss, entropy)
 
     def actor_objective(
-        policy: Actor, critic: QuantileCritic | CautiousCritic, obs: Array, objective: Objective, key: Array
+        policy: Actor,
+        critic: QuantileCritic | CautiousCritic,
+        obs: Float[Array, "N d"],
+        seen: Float[Array, "N n"],
+        objective: Objective,
+        key: Array,
     ) -> tuple[Array, tuple[Array, Array]]:
+        """The loss of the actor, which sees `obs`, under critics that see `seen`."""
         dist = policy(obs)
         if isinstance(dist, Categorical):
             # E over all actions: the gradient is that of the probabilities alone.
-            means = objective.unit * critic.all_actions(obs).mean(-1)
+            means = objective.unit * critic.all_actions(seen).mean(-1)
             utility, clip_rate = log_optimality(means, objective.weights, objective.ranges)
             expected = jnp.sum(jnp.exp(dist.log_probs()) * jax.lax.stop_gradient(utility), -1)
             entropy = dist.entropy()
         elif isinstance(dist, SquashedMixture):
             # A draw of every component, by weight: one drawn by chance would teach the weights nothing.
             actions, log_probs, shares = dist.every(key)
-            means = objective.unit * jax.vmap(lambda action: critic(obs, action))(actions).mean(-1)
+            means = objective.unit * jax.vmap(lambda action: critic(seen, action))(actions).mean(-1)
             utility, clip_rate = log_optimality(means, objective.weights, objective.ranges)
             expected, entropy = jnp.sum(shares * utility, 0), -jnp.sum(shares * log_probs, 0)
         else:
             # One draw, differentiated through the action into the critic.
             action, log_prob = dist.sample_with_log_prob(key)
-            means = objective.unit * critic(obs, action).mean(-1)
+            means = objective.unit * critic(seen, action).mean(-1)
             expected, clip_rate = log_optimality(means, objective.weights, objective.ranges)
             entropy = -log_prob
         loss = -jnp.mean(expected + objective.entropy_weight * entropy)

@@ -40,6 +40,7 @@ from awavo.inference.operators import Operator
 from awavo.inference.planner import PlanningModel, planner
 from awavo.inference.sequences import PlanningConfig, is_joint, sequences, slice_shape
 from awavo.networks import Categorical, SlicingHead, normalize, slicing_head
+from awavo.networks.normalizer import normalize_with_tails
 from awavo.types import Algorithm, Critics, Discrete, EnvSpec, Physics, Rollout
 
 __all__ = ["AwavoConfig", "AwavoInfo", "AwavoState", "DecisionInfo", "awavo"]
@@ -185,13 +186,12 @@ def awavo(
         learner, stats, unit = state.orpo.learner, state.orpo.obs_stats, state.orpo.units.unit
 
         def values(obs: Float[Array, "... d"]) -> Float[Array, "... signals"]:
-            obs = normalize(stats, obs)
-            dist = learner.actor(obs)
+            dist, seen = learner.actor(normalize(stats, obs)), normalize_with_tails(stats, obs)
             if isinstance(dist, Categorical):
                 # The exact mean over the policy's actions; for continuous ones that of its mode.
-                every = unit * learner.target_critic.all_actions(obs).mean(-1)
+                every = unit * learner.target_critic.all_actions(seen).mean(-1)
                 return jnp.einsum("...a,...as->...s", jnp.exp(dist.log_probs()), every)
-            return unit * learner.target_critic(obs, dist.mode()).mean(-1)
+            return unit * learner.target_critic(seen, dist.mode()).mean(-1)
 
         return PlanningModel(
             *dynamics.steps(state.model),

@@ -21,7 +21,9 @@ method; `rectify="hard"`, the paper's switch, is the primal one.
 
 A weight must not run ahead of what the critics know. Where costs hang on many numbers (`sizes.patience`) both gains are
 divided by five, and errors count up to five: who is far outside is answered as fast as ever, who is near his limit
-slowly. Answered at full speed, an agent among hazards that it cannot tell apart yet learns to stand still.
+slowly. Answered at full speed, an agent among hazards that it cannot tell apart yet learns to stand still. As a cost
+cannot be further below its aim than all of it, errors below zero, too, count up to five times where nothing is spent: a
+weight that has stopped an agent falls as fast as it rose.
 """
 
 from __future__ import annotations
@@ -140,7 +142,9 @@ def control_weights(
     integral: Float[Array, " C"], error: Float[Array, " C"], generations: float, patience: float = 1.0
 ) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
     """The next integral part and the weights w_i, after so many generations of episodes."""
-    # A weight that grew large while the policy lagged behind it must not outlast the violation.
-    pace = jnp.where(error < 0, jnp.maximum(integral, 1.0), 1.0)
+    # A weight that grew large while the policy lagged behind it must not outlast the violation, and errors below zero
+    # end at -1 where those above end at the patience.
+    fall = jnp.maximum(integral, 1.0) * (1.0 + (patience - 1.0) * jnp.abs(error))
+    pace = jnp.where(error < 0, fall, 1.0)
     integral = jnp.clip(integral + INTEGRAL / patience * generations * pace * error, 0.0, WEIGHT_MAX)
     return integral, jnp.maximum(integral + PROPORTIONAL / patience * error, 0.0)

@@ -11,8 +11,8 @@ can be faster, and cost more, than the same policy with it.
 .. math::  H \, (1/16 + n / (128 H)) \quad \text{after n environment steps, H the horizon},
 
 and another one begins. A body that falls on its back in its first episode would otherwise spend the rest of it there,
-in all environments at once, and learn to crawl on its back. With thousands of environments the age is past the
-horizon before any episode is that old. Greedy environments live whole episodes.
+in all environments at once, and learn to crawl on its back; so it does, less often, where the greedy environments alone
+live on. With thousands of environments the age is past the horizon before any episode is that old.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def lasting_noise(key: Array, memory: Float[Array, "E m"]) -> tuple[Float[Array,
 
 
 def cut_ages(steps: Int[Array, ""], num_envs: int, horizon: int) -> Float[Array, " E"]:
-    """Ages at which episodes are cut, so many environment steps into the training, greedy ones never."""
+    """Ages at which episodes are cut, so many environment steps into the training."""
     age = horizon * FIRST_AGE + steps / GROWTH
     # What reaches its horizon ends by itself.
-    return jnp.where(greedy_environments(num_envs) | (age >= horizon), jnp.inf, age)
+    return jnp.broadcast_to(jnp.where(age >= horizon, jnp.inf, age), (num_envs,))

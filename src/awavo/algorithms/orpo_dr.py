@@ -72,7 +72,7 @@ from awavo.networks import (
     actor_parts,
     normalize,
 )
-from awavo.networks.normalizer import follow_tails, running_statistics, update_statistics
+from awavo.networks.normalizer import follow_tails, normalize_with_tails, running_statistics, update_statistics
 from awavo.networks.optimize import all_finite, choose
 from awavo.networks.stochastic import kl_divergence
 from awavo.types import ActorParts, Algorithm, Critics, Discrete, EnvSpec, Rollout
@@ -233,7 +233,8 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         batch = ring.sample(range_key, state.replay, RANGE_ROWS)
         rate = jnp.where(ready, jnp.where(first, 1.0, 1.0 - math.exp(-rows / RANGE_STEPS)), 0.0)
         state = state._replace(obs_stats=follow_tails(state.obs_stats, batch.obs, rate))
-        values = raw_values(state, state.learner.target_critic(normalize(state.obs_stats, batch.obs), batch.action))
+        seen = normalize_with_tails(state.obs_stats, batch.obs)
+        values = raw_values(state, state.learner.target_critic(seen, batch.action))
         floors = jnp.concatenate([REWARD_FLOOR * state.units.unit[:1], state.units.unit[1:]])
         state = state._replace(ranges=measure_range(state.ranges, values, floors, rate))
         bounds = return_bounds(state.bounds, config.discount, BOUND_MARGIN)
@@ -352,7 +353,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
 
     critics = Critics[OrpoDrState](
         quantiles=lambda state, obs, action: (
-            state.units.unit[:, None] * state.learner.critic(normalize(state.obs_stats, obs), action)
+            state.units.unit[:, None] * state.learner.critic(normalize_with_tails(state.obs_stats, obs), action)
         ),
         signal_bounds=lambda state: (state.bounds.low, state.bounds.high),
         return_bounds=lambda state: return_bounds(state.bounds, config.discount, BOUND_MARGIN),
@@ -361,7 +362,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         init, act, learn,
         start=(lambda num_envs: start_noise(num_envs, dim)) if explores else None,
         explore=explore if explores else None,
-        cut_after=(lambda steps: cut_ages(steps, config.num_envs, spec.horizon)) if has_greedy else None,
+        cut_after=(lambda steps: cut_ages(steps, config.num_envs, spec.horizon)) if explores else None,
         policy=policy, actor=actor, critics=critics, log_optimality=log_optimality,
     )  # fmt: skip
 

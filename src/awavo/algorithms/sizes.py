@@ -15,7 +15,7 @@ tails seen            no                                no                      
 ====================  ================================  =================================  ============================
 
 Small is a task whose observation and action have at most `SMALL` numbers together: a model of few numbers is learnt
-from few steps and worth planning in; of lidars and joints it is not, their ends are shown to the networks
+from few steps and worth planning in; of lidars and joints it is not, their ends are shown to the critics
 (`networks.normalizer`), and weights are patient with what hangs on so many numbers (`constraints`). Planned steps are
 dear, and more is learnt from each. With another number of environments a rollout has as many steps in all, but no fewer
 than 8 of each, and a generation is at least an episode of each. Where a rollout has more than `ROWS` steps, as with
@@ -56,7 +56,7 @@ def patience(spec: EnvSpec) -> float:
 
 
 def sees_tails(spec: EnvSpec) -> bool:
-    """Whether networks are shown the ends of each component's distribution."""
+    """Whether critics are shown the ends of each component's distribution."""
     return not is_small(spec)
 
 

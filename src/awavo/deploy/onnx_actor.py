@@ -53,10 +53,6 @@ def actor_onnx(parts: ActorParts, about: str = "") -> bytes:
 
     x = node("Div", node("Sub", "obs", constant("mean", parts.mean)), constant("std", parts.std))
     x = node("Clip", x, constant("low", -10.0), constant("high", 10.0))
-    if parts.thresholds is not None:
-        apart = node("Sub", node("Unsqueeze", "obs", whole("middle", [1])), constant("thresholds", parts.thresholds))
-        past = node("Tanh", node("Div", apart, constant("softness", parts.softness * np.asarray(parts.std))))
-        x = node("Concat", x, node("Reshape", past, whole("flat", [0, -1])), axis=1)
     layers = list(zip(parts.weights, parts.biases, strict=True))
     space = parts.space
     for i, (weight, bias) in enumerate(layers):

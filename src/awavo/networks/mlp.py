@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-__all__ = ["MLP", "mlp"]
+__all__ = ["MLP", "mlp", "unheard_at_first"]
 
 
 class MLP(eqx.Module):
@@ -52,3 +52,14 @@ def mlp(
         weights.append(jax.random.uniform(keys[layer], (fan_in, fan_out), minval=-bound, maxval=bound))
         biases.append(jnp.zeros(fan_out))
     return MLP(tuple(weights), tuple(biases), activation, standardize)
+
+
+def unheard_at_first(net: MLP, inputs: slice) -> MLP:
+    """The network with weights of zero on some of its inputs, and the others as loud as all were together.
+
+    What it says begins as if it had not been given them; their weights grow as they are found to matter.
+    """
+    first = net.weights[0]
+    heard = jnp.ones(first.shape[0]).at[inputs].set(0.0)
+    first = first * (heard * jnp.sqrt(first.shape[0] / heard.sum()))[:, None]
+    return eqx.tree_at(lambda n: n.weights[0], net, first)

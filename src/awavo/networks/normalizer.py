@@ -3,6 +3,8 @@ r"""What networks see of observations: each component in standard deviations, an
 .. math::  x = \mathrm{clip}\big((o - m) / s, -10, 10\big), \qquad
            \tanh\big((o - q_k) / (s / 10)\big), \quad q_k \text{ the } 0.3, 1, 10, 90, 99, 99.7\% \text{ points.}
 
+Actors and models see x alone, critics of larger tasks both (`normalize_with_tails`).
+
 Some signals turn on where a component is at the end of its range: a hazard 20 cm away and one 30 cm away differ by a
 tenth of a standard deviation of a lidar, and cost 1 and 0 a step. A network on x alone learns such an edge so slowly
 that it remembers the places instead (docs/learner.md has the measurement). Thresholds at the ends of each component's
@@ -17,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 __all__ = [
-    "RunningStatistics", "follow_tails", "normalize", "num_inputs", "running_statistics", "standard_deviation",
-    "update_statistics",
+    "RunningStatistics", "follow_tails", "normalize", "normalize_with_tails", "num_inputs", "running_statistics",
+    "standard_deviation", "update_statistics",
 ]  # fmt: skip
 
 # Which points of a component's distribution are its thresholds, and how soft they are in standard deviations.
@@ -41,7 +43,7 @@ def running_statistics(dim: int, tails: bool = False) -> RunningStatistics:
 
 
 def num_inputs(dim: int, tails: bool) -> int:
-    """How many numbers `normalize` makes of an observation."""
+    """How many numbers `normalize_with_tails` makes of an observation."""
     return dim * (1 + len(TAILS)) if tails else dim
 
 
@@ -76,11 +78,15 @@ def standard_deviation(stats: RunningStatistics) -> Float[Array, " d"]:
     return jnp.where(variance > 1e-8, jnp.sqrt(jnp.maximum(variance, 1e-8)), 1.0)
 
 
-def normalize(stats: RunningStatistics, obs: Float[Array, "... d"]) -> Float[Array, "... n"]:
-    """Centre and scale, clipped to ten standard deviations; constant components are only centred. Then the tails."""
-    std = standard_deviation(stats)
-    scaled = jnp.clip((obs - stats.mean) / std, -10.0, 10.0)
+def normalize(stats: RunningStatistics, obs: Float[Array, "... d"]) -> Float[Array, "... d"]:
+    """Centre and scale, clipped to ten standard deviations; constant components are only centred."""
+    return jnp.clip((obs - stats.mean) / standard_deviation(stats), -10.0, 10.0)
+
+
+def normalize_with_tails(stats: RunningStatistics, obs: Float[Array, "... d"]) -> Float[Array, "... n"]:
+    """What `normalize` makes of observations, and then the tails, if the statistics have thresholds."""
+    scaled = normalize(stats, obs)
     if stats.thresholds is None:
         return scaled
-    past = jnp.tanh((obs[..., None, :] - stats.thresholds) / (SOFTNESS * std))
+    past = jnp.tanh((obs[..., None, :] - stats.thresholds) / (SOFTNESS * standard_deviation(stats)))
     return jnp.concatenate([scaled, past.reshape(*obs.shape[:-1], -1)], -1)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from awavo.networks.distributions import ActionDistribution, Categorical, SquashedGaussian, SquashedMixture
 from awavo.networks.mlp import MLP, mlp
-from awavo.networks.normalizer import SOFTNESS, RunningStatistics, standard_deviation
+from awavo.networks.normalizer import RunningStatistics, standard_deviation
 from awavo.types import ActionSpace, ActorParts, Discrete
 
 __all__ = ["Actor", "actor", "actor_parts"]
@@ -66,5 +66,4 @@ def actor(key: Array, obs_dim: int, space: ActionSpace, hidden: Sequence[int], n
 def actor_parts(stats: RunningStatistics, net: MLP, space: ActionSpace, num_components: int = 1) -> ActorParts:
     """A policy network with the scales of its observations, as plain numbers."""
     scales = stats.mean, standard_deviation(stats)
-    tails = stats.thresholds, SOFTNESS
-    return ActorParts(*scales, net.weights, net.biases, net.activation, space, num_components, *tails)
+    return ActorParts(*scales, net.weights, net.biases, net.activation, space, num_components)
