@@ -16,11 +16,13 @@ from jaxtyping import Array
 from awavo.errors import InputError
 
 __all__ = [
-    "check_arrays", "check_measures", "check_order", "check_points", "check_positive", "check_slices",
-    "check_unit_rows", "check_weights", "common_float", "host_float", "is_known", "one_of", "x64_enabled",
+    "check_arrays", "check_measures", "check_order", "check_points", "check_positive", "check_slices", "check_weights",
+    "common_float", "host_float", "is_known", "one_of", "x64_enabled",
 ]  # fmt: skip
 
 _SUM_TOLERANCE = 1e-3  # how far a sum of float32 weights, or the length of a slice, may be from one
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_known(x: object) -> bool:
@@ -141,6 +143,22 @@ def check_weights(name: str, weights: object | None, shape: tuple[int, ...], *, 
     return found
 
 
+def _usual(x: Any, y: Any, batch: bool) -> bool:
+    """Whether both are clouds of one shape and type that no check below would touch: the fast way for most calls.
+
+    One pass finds out: a product with NaN is NaN, one with infinity is infinite or NaN, and so is their sum.
+    """
+    return (
+        type(x) is type(y) is np.ndarray
+        and x.dtype == y.dtype
+        and x.dtype in _FLOATS
+        and x.shape == y.shape
+        and (x.ndim == 2 or (batch and x.ndim > 2))
+        and x.size > 0
+        and math.isfinite(np.vdot(x, y))
+    )
+
+
 def check_measures(
     x: object, y: object, x_weights: object | None, y_weights: object | None, *, host: bool = False, batch: bool = False
 ) -> tuple[Any, Any, Any, Any]:
@@ -148,6 +166,8 @@ def check_measures(
 
     With `host` they are numpy's arrays, else jax's; with `batch` there may be leading axes, the same for both clouds.
     """
+    if host and x_weights is None and y_weights is None and _usual(x, y, batch):
+        return x, y, None, None
     x, y = host_float(x, y) if host else common_float(x, y)
     for name, cloud in (("x", x), ("y", y)):
         if cloud.ndim < 2 or (cloud.ndim > 2 and not batch):
@@ -173,21 +193,29 @@ def check_arrays(
     return check_measures(x, y, x_weights, y_weights)
 
 
-def check_unit_rows(slices: Array | np.ndarray) -> None:
-    """Refuse known slices that are not of length one: their distance would be scaled without a word."""
-    if is_known(slices):
-        rows = np.asarray(slices)
-        squares = np.vecdot(rows, rows)
-        if max(abs(squares.max() - 1), abs(squares.min() - 1)) > 2 * _SUM_TOLERANCE:
-            worst = float(squares[np.argmax(np.abs(squares - 1))]) ** 0.5
-            raise InputError(f"A slice has length {worst:.4g}, expected 1: pass unit_slices(slices).")
+def check_slices(slices: object, dim: int, like: Any, *, unit: bool = False) -> Any:
+    """Return slices `[L, dim]` in the type of `like`, refusing wrong shapes and non-finite values.
 
-
-def check_slices(slices: object, dim: int, like: Any) -> Any:
-    """Return slices `[L, dim]` in the type of `like`, refusing wrong shapes and non-finite values."""
-    found = np.asarray(slices) if isinstance(like, np.ndarray) else jnp.asarray(slices)
+    With `unit` known ones must be of length one: else their distance would be scaled without a word.
+    """
+    found = np.asarray(slices, like.dtype) if isinstance(like, np.ndarray) else jnp.asarray(slices)
     if found.ndim != 2 or found.shape[0] == 0 or found.shape[1] != dim:
         raise InputError(f"slices have shape {found.shape}, expected (slices, {dim}): one row of {dim} for each slice.")
+    if unit and isinstance(found, np.ndarray):
+        excess = _excess(found)
+        if np.vdot(excess, excess) <= _SUM_TOLERANCE**2:  # then every row is finite and of length one
+            return found
     if is_known(found) and not _finite(found):
         raise InputError("slices hold NaN or infinite values, expected finite rows: check what produced them.")
-    return found.astype(like.dtype)
+    found = found.astype(like.dtype)
+    if unit and is_known(found):
+        excess = _excess(np.asarray(found))
+        worst = excess[np.argmax(np.abs(excess))]
+        if abs(worst) > 2 * _SUM_TOLERANCE:
+            raise InputError(f"A slice has length {(worst + 1) ** 0.5:.4g}, expected 1: pass unit_slices(slices).")
+    return found
+
+
+def _excess(rows: np.ndarray) -> np.ndarray:
+    """Squares of the lengths of rows, less one."""
+    return np.vecdot(rows, rows) - 1

@@ -15,14 +15,13 @@ from awavo.transport.checks import (
     check_order,
     check_positive,
     check_slices,
-    check_unit_rows,
     is_known,
     one_of,
 )
 from awavo.transport.defining import Defining, Linear, Polynomial
-from awavo.transport.host import fits_host
+from awavo.transport.host import fits_host, host_average, host_mean, host_slice_costs
 from awavo.transport.intervals import block_variance, check_confidence, half_width
-from awavo.transport.programs import Drawing, Measures, as_key, costs_on_host, drawn_on_host, estimate, on_slices
+from awavo.transport.programs import Drawing, Measures, as_key, drawn_on_host, estimate, on_host, on_slices
 from awavo.transport.slices import block_length, check_sampling, default_sampling, mix_slices, unit_slices
 from awavo.types import Estimate
 
@@ -121,9 +120,9 @@ def sliced_wasserstein(
             raise InputError(
                 "slices were given with a key or a control variate, expected slices alone: drop the others."
             )
-        found = _on_given(
-            measures, check_slices(slices, dim, measures[0]), defining, order, chunk, population, confidence
-        )
+        unit = defining.coefficient_scale(measures[0].shape[-1]) is None
+        rows = check_slices(slices, dim, measures[0], unit=unit)
+        found = _on_given(measures, rows, defining, order, chunk, population, confidence)
     elif key is None:
         raise InputError("Neither key nor slices were given, expected one: pass key=jax.random.key(0), or seed=0.")
     else:
@@ -134,12 +133,14 @@ def sliced_wasserstein(
 
 
 def _check_target(target: str, measures: Measures) -> bool:
+    if target == "sample":
+        return False
     if target not in _TARGETS:
         raise InputError(f"There is no target '{target}'.{did_you_mean(target, _TARGETS)}")
     smallest = min(measures[0].shape[-2], measures[1].shape[-2])
-    if target == "population" and smallest < 4:
+    if smallest < 4:
         raise InputError(f"A cloud has {smallest} points, expected at least 4 for target='population': draw more.")
-    return target == "population"
+    return True
 
 
 def _on_given(
@@ -147,8 +148,6 @@ def _on_given(
     confidence: float | None,
 ) -> Estimate:  # fmt: skip
     """The value on given slices: exact for the sample, with an interval over points for the population."""
-    if defining.coefficient_scale(measures[0].shape[-1]) is None:
-        check_unit_rows(slices)
     num = slices.shape[0]
     if population:
         drawing = Drawing(num, slices.shape[1], "iid", False)
@@ -158,14 +157,10 @@ def _on_given(
         )  # fmt: skip
         return Estimate(value, low, high, num, _method(order, "given slices", confidence, None, population))
     if isinstance(measures[0], np.ndarray):
-        value = _mean(costs_on_host(measures, slices, defining, order, chunk))
+        value = on_host(host_average, measures, slices, defining, order, chunk)
     else:
         value = on_slices(measures, slices, None, defining=defining, order=order, chunk=chunk)
     return Estimate(value, value, value, num, f"power {order:g}, exact on {num} given slices")
-
-
-def _mean(costs: np.ndarray) -> Any:
-    return costs.dtype.type(np.add.reduce(costs, -1, np.float64) / costs.shape[-1])  # pyright: ignore
 
 
 def _on_drawn(
@@ -181,8 +176,8 @@ def _on_drawn(
     block = block_length(drawing.sampling, num, drawing.dim, split=drawing.split)
     if isinstance(measures[0], np.ndarray):
         rows = drawn_on_host(key, drawing, defining, measures[0])
-        costs = costs_on_host(measures, rows, defining, order, chunk)
-        value, half = _mean(costs), half_width([block_variance(costs, block)], confidence).astype(costs.dtype)
+        costs = on_host(host_slice_costs, measures, rows, defining, order, chunk)
+        value, half = host_mean(costs), half_width([block_variance(costs, block)], confidence).astype(costs.dtype)
         low, high = np.maximum(value - half, 0), value + half
     else:
         value, low, high = estimate(

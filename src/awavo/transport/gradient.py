@@ -15,7 +15,6 @@ from awavo.transport.checks import (
     check_order,
     check_positive,
     check_slices,
-    check_unit_rows,
     one_of,
 )
 from awavo.transport.defining import Linear
@@ -91,8 +90,7 @@ def sliced_gradient(
         raise InputError("A batch was given with weights, expected one problem: vmap over the batch.")
     dim = measures[0].shape[-1]
     if slices is not None:
-        rows = check_slices(slices, dim, measures[0])
-        check_unit_rows(rows)
+        rows = check_slices(slices, dim, measures[0], unit=True)
     elif host:
         rows = drawn_on_host(key, Drawing(num, dim, default_sampling(dim), False), Linear(), measures[0])
     else:

@@ -2,47 +2,37 @@ r"""The same distances by NumPy, for calls outside jit on a CPU: its vectorised 
 
 Values agree with the compiled ones to the precision of their type; `float64` stays `float64` whatever jax is set to.
 Work goes through the slices in chunks that stay in the cache.
-
-A coupling of sorted samples is a list of cells (i, j, mass). With the cumulated weights of both as integers, tagged by
-their measure in the lowest bit, one sort merges them; counting tags gives i and j of every cell. At a tie x ends first,
-as in `staircase`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache
 
 import jax
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int
+from jaxtyping import Float
+
+from awavo.transport.host_cells import sort_with_order, take_flat, ticks, uniform_cells, weighted_cells
 
 __all__ = [
-    "Cells", "chunks_of_slices", "fits_host", "host_costs", "host_slice_costs", "power_costs", "take_flat", "ticks",
-    "uniform_cells", "weighted_cells",
+    "as_columns", "chunks_of_slices", "fits_host", "host_average", "host_costs", "host_mean", "host_slice_costs",
+    "power_costs",
 ]  # fmt: skip
 
-_LEVEL_BITS = 52  # levels are multiples of 2^-52, as in `staircase`
-_CHUNK, _CELL_CHUNK = 1 << 19, 1 << 14  # numbers held for each cloud at once; fewer where cells are formed
-
-
-class Cells(NamedTuple):
-    """Cells of couplings of sorted samples: which atoms they join, and how much mass."""
-
-    x_index: Int[np.ndarray, "*l k"]
-    y_index: Int[np.ndarray, "*l k"]
-    mass: Float[np.ndarray, "*l k"]
-    ends_x: np.ndarray | None = None  # cells at which an atom of x ends, in order; the others end one of y
+_LONG_SUM = 1 << 16  # terms up to which one pass may sum; longer sums need the care of `mean`
+_CHUNK, _CELL_CHUNK = 1 << 17, 1 << 15  # numbers held for each cloud at once; fewer where cells are formed
 
 
 def fits_host(*values: object) -> bool:
     """Whether all values are known now and lie in this machine's memory, and jax computes on the CPU."""
-    if jax.default_backend() != "cpu":
+    if not _computes_on_cpu():
         return False
     for value in values:
+        if value is None or type(value) is np.ndarray:  # the usual cases
+            continue
         if isinstance(value, Tracer):
             return False
         if isinstance(value, jax.Array) and any(device.platform != "cpu" for device in value.devices()):
@@ -50,9 +40,16 @@ def fits_host(*values: object) -> bool:
     return True
 
 
+@cache
+def _computes_on_cpu() -> bool:
+    # The default backend stays what it is once jax runs; asking for it each time is a tenth of a short call.
+    return jax.default_backend() == "cpu"
+
+
 def chunks_of_slices(num_slices: int, num_points: int, chunk: int | None = None, *, cells: bool) -> Iterator[slice]:
     """Parts of the slices, each of about a cache full of numbers."""
     step = max(1, (_CELL_CHUNK if cells else _CHUNK) // num_points) if chunk is None else chunk
+    step = -(-num_slices // -(-num_slices // step))  # as many parts, of equal size
     return (slice(start, start + step) for start in range(0, num_slices, step))
 
 
@@ -64,77 +61,8 @@ def power_costs(gap: np.ndarray, order: float) -> np.ndarray:
     return gap if order == 1 else np.power(gap, order, out=gap)
 
 
-@lru_cache(maxsize=16)
-def uniform_cells(num_x: int, num_y: int) -> Cells:
-    """Cells for uniform weights 1/n and 1/m, in exact integers of unit 1/(n m)."""
-    levels = np.union1d(np.arange(1, num_x + 1) * num_y, np.arange(1, num_y + 1) * num_x)
-    starts = np.concatenate([[0], levels[:-1]])
-    return Cells(starts // num_y, starts // num_x, (levels - starts) / (num_x * num_y))
-
-
-def ticks(weights: np.ndarray) -> Int[np.ndarray, " n"]:
-    """Weights as integers of unit 2^-52: their sums are exact in any order."""
-    weights = np.asarray(weights, np.float64)
-    return np.round(weights / weights.sum() * 2.0**_LEVEL_BITS).astype(np.int64)
-
-
-def _fill_levels(
-    merged: Int[np.ndarray, "l n"], shares: Int[np.ndarray, " n"], order: Int[np.ndarray, "l n"], tag: int
-) -> None:
-    """Write cumulated weights, tagged, in the bits that `merged` has."""
-    levels = np.cumsum(shares.take(order, mode="clip"), axis=1)
-    # Rounded shares may miss one by a few ticks: the last level is one exactly.
-    np.minimum(levels, 1 << _LEVEL_BITS, out=levels)
-    levels[:, -1] = 1 << _LEVEL_BITS
-    np.right_shift(levels, _LEVEL_BITS - _level_bits(merged.dtype), out=merged, casting="unsafe")
-    merged <<= 1
-    merged |= tag
-
-
-def _level_bits(kind: np.dtype) -> int:
-    """Bits of a level beside its tag: single precision does not see what lies below 2^-29."""
-    return 29 if kind.itemsize == 4 else _LEVEL_BITS
-
-
-def weighted_cells(
-    x_ticks: Int[np.ndarray, " n"],
-    x_order: Int[np.ndarray, "l n"],
-    y_ticks: Int[np.ndarray, " m"],
-    y_order: Int[np.ndarray, "l m"],
-    kind: np.dtype,
-) -> Cells:
-    """Cells for any weights; indices are flat, row after row.
-
-    Cells without mass are kept, so that all slices have n + m of them; such a cell may name the atom behind the last.
-    """
-    (rows, num_x), num_y = x_order.shape, y_order.shape[1]
-    merged = np.empty((rows, num_x + num_y), np.int32 if kind.itemsize == 4 else np.int64)
-    _fill_levels(merged[:, :num_x], x_ticks, x_order, 0)
-    _fill_levels(merged[:, num_x:], y_ticks, y_order, 1)
-    merged.sort(axis=1)
-    of_y = merged & 1
-    merged >>= 1
-    y_index = np.cumsum(of_y, axis=1, dtype=np.int64)
-    y_index -= of_y
-    row = np.arange(rows)[:, None]
-    x_index = np.arange(num_x + num_y) + row * num_x - y_index
-    y_index += row * num_y
-    mass = np.empty(merged.shape, kind)
-    mass[:, 0] = merged[:, 0]
-    np.subtract(merged[:, 1:], merged[:, :-1], out=mass[:, 1:], casting="unsafe")
-    mass *= 2.0 ** -_level_bits(merged.dtype)
-    return Cells(x_index, y_index, mass, of_y == 0)
-
-
-def take_flat(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return the values at flat indices; one behind the last gives the last."""
-    return values.ravel().take(index, mode="clip")
-
-
 def _weighted(x: np.ndarray, y: np.ndarray, x_ticks: np.ndarray, y_ticks: np.ndarray, order: float) -> np.ndarray:
-    x_order, y_order = x.argsort(axis=1), y.argsort(axis=1)
-    x.sort(axis=1)  # again, but faster than a gather
-    y.sort(axis=1)
+    x_order, y_order = sort_with_order(x), sort_with_order(y)
     cells = weighted_cells(x_ticks, x_order, y_ticks, y_order, x.dtype)
     gap = take_flat(x, cells.x_index)
     gap -= take_flat(y, cells.y_index)
@@ -156,17 +84,26 @@ def host_costs(
         x_ticks = ticks(np.ones(num_x) if x_weights is None else x_weights)
         y_ticks = ticks(np.ones(num_y) if y_weights is None else y_weights)
         return _weighted(x, y, x_ticks, y_ticks, order).astype(x.dtype)
+    if num_x == num_y:
+        gap = _sorted_gap(x, y)
+        if order == 2 and num_x <= _LONG_SUM:
+            return np.vecdot(gap, gap) / gap.dtype.type(num_x)
+        return power_costs(gap, order).mean(axis=-1)
     x.sort(axis=-1)
     y.sort(axis=-1)
-    if num_x == num_y:
-        x -= y
-        if order == 2 and num_x <= 1 << 16:  # one pass; longer sums need the care of `mean`
-            return np.vecdot(x, x) / x.dtype.type(num_x)
-        return power_costs(x, order).mean(axis=-1)
     cells = uniform_cells(num_x, num_y)
     gap = x.take(cells.x_index, axis=-1)
     gap -= y.take(cells.y_index, axis=-1)
     return power_costs(gap, order) @ cells.mass.astype(x.dtype)
+
+
+def _groups(x: np.ndarray, y: np.ndarray, num_slices: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Problems of a batch in groups whose projections stay in the cache; few of them, and single ones, as they are."""
+    step = max(1, _CHUNK // (num_slices * max(x.shape[-2], y.shape[-2])))
+    if math.prod(x.shape[:-2]) <= step:
+        return [(x, y)]
+    x, y = (cloud.reshape(-1, *cloud.shape[-2:]) for cloud in (x, y))
+    return [(x[start : start + step], y[start : start + step]) for start in range(0, len(x), step)]
 
 
 def host_slice_costs(
@@ -180,20 +117,30 @@ def host_slice_costs(
     chunk: int | None = None,
 ) -> Float[np.ndarray, "*batch l"]:
     """Return W_p^p for every slice; `project(points, rows)` gives new arrays, of inner products when None."""
-    project = _inner if project is None else project
-    weighted = x_weights is not None or y_weights is not None
-    if weighted and x.ndim > 2:  # one problem after the other
-        batch = x.shape[:-2]
+    batch = x.shape[:-2]
+    if x_weights is None and y_weights is None:
+        groups = [(x, y)] if project else _groups(x, y, len(slices))
+        found = [_slice_costs(*group, slices, None, None, order, project, chunk) for group in groups]
+    elif not batch:
+        return _slice_costs(x, y, slices, x_weights, y_weights, order, project, chunk)
+    else:  # one problem after the other
         first, second = (
             None if w is None else np.broadcast_to(w, (*batch, w.shape[-1])) for w in (x_weights, y_weights)
         )
         found = []
         for i in np.ndindex(batch):
             a, b = None if first is None else first[i], None if second is None else second[i]
-            found.append(host_slice_costs(x[i], y[i], slices, a, b, order, project, chunk))
-        return np.stack(found).reshape(*batch, -1)
+            found.append(_slice_costs(x[i], y[i], slices, a, b, order, project, chunk))
+    return found[0] if len(found) == 1 else np.concatenate(found).reshape(*batch, -1)
+
+
+def _slice_costs(
+    x: np.ndarray, y: np.ndarray, slices: np.ndarray, x_weights: np.ndarray | None, y_weights: np.ndarray | None,
+    order: float, project: Callable[[np.ndarray, np.ndarray], np.ndarray] | None, chunk: int | None,
+) -> np.ndarray:  # fmt: skip
+    project = _inner if project is None else project
     num_points = math.prod(x.shape[:-2]) * max(x.shape[-2], y.shape[-2])
-    cells = weighted or x.shape[-2] != y.shape[-2]
+    cells = x_weights is not None or y_weights is not None or x.shape[-2] != y.shape[-2]
     parts = [
         host_costs(project(x, slices[part]), project(y, slices[part]), x_weights, y_weights, order)
         for part in chunks_of_slices(len(slices), num_points, chunk, cells=cells)
@@ -201,6 +148,54 @@ def host_slice_costs(
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
+def host_mean(costs: Float[np.ndarray, "*batch l"]) -> Float[np.ndarray, "*batch"] | np.floating:
+    """Return the mean over slices, in the type of the costs."""
+    return costs.dtype.type(np.add.reduce(costs, -1, np.float64) / costs.shape[-1])
+
+
+def host_average(
+    x: Float[np.ndarray, "*batch n k"],
+    y: Float[np.ndarray, "*batch m k"],
+    slices: Float[np.ndarray, "l c"],
+    x_weights: Float[np.ndarray, "*#batch n"] | None,
+    y_weights: Float[np.ndarray, "*#batch m"] | None,
+    order: float,
+    project: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    chunk: int | None = None,
+) -> Float[np.ndarray, "*batch"] | np.floating:
+    """Return the mean of `host_slice_costs`; plain ones are summed over points and slices at once."""
+    weighted = x_weights is not None or y_weights is not None
+    if weighted or x.shape != y.shape or order != 2 or project or chunk or x.shape[-2] > _LONG_SUM:
+        return host_mean(host_slice_costs(x, y, slices, x_weights, y_weights, order, project, chunk))
+    groups = _groups(x, y, len(slices))
+    if len(groups) == 1:
+        return _mean_square(x, y, slices)
+    return np.concatenate([_mean_square(*group, slices) for group in groups]).reshape(x.shape[:-2])
+
+
+def _mean_square(x: np.ndarray, y: np.ndarray, slices: np.ndarray) -> np.ndarray | np.floating:
+    total = 0.0
+    for part in chunks_of_slices(len(slices), math.prod(x.shape[:-1]), cells=False):
+        rows = slices[part]
+        gap = _sorted_gap(_inner(x, rows), _inner(y, rows)).reshape(*x.shape[:-2], -1)
+        total = total + np.vecdot(gap, gap).astype(np.float64)
+    return (total / (len(slices) * x.shape[-2])).astype(x.dtype)
+
+
+def _sorted_gap(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Differences of the sorted rows, in the memory of both."""
+    x.sort(axis=-1)
+    y.sort(axis=-1)
+    x -= y
+    return x
+
+
 def _inner(points: Float[np.ndarray, "*batch n k"], rows: Float[np.ndarray, "l k"]) -> Float[np.ndarray, "*batch l n"]:
     # A product for each problem of a batch: one for all would leave the rows to be sorted far apart in memory.
-    return rows @ points.swapaxes(-1, -2)
+    return rows @ as_columns(points)
+
+
+def as_columns(points: Float[np.ndarray, "*batch n k"]) -> Float[np.ndarray, "*batch k n"]:
+    """Return the transposed points, for products with slices; for a batch a copy, as small products are faster so."""
+    columns = points.swapaxes(-1, -2)
+    return columns if points.ndim == 2 else np.ascontiguousarray(columns)

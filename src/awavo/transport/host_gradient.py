@@ -13,15 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from awavo.transport.host import (
-    chunks_of_slices,
-    host_costs,
-    power_costs,
-    take_flat,
-    ticks,
-    uniform_cells,
-    weighted_cells,
-)
+from awavo.transport.host import as_columns, chunks_of_slices, host_costs, power_costs
+from awavo.transport.host_cells import sort_with_order, take_flat, ticks, uniform_cells, weighted_cells
 
 __all__ = ["HostGradient", "host_gradient"]
 
@@ -47,6 +40,14 @@ def _flat(order: Int[np.ndarray, "*batch n"]) -> Int[np.ndarray, "*batch n"]:
     """Permutations of rows as flat indices."""
     rows = order.reshape(-1, order.shape[-1])
     return (rows + np.arange(len(rows))[:, None] * rows.shape[1]).reshape(order.shape)
+
+
+def _sort(x: np.ndarray, ordered: bool) -> np.ndarray | None:
+    """Sort rows in place; return their permutations as flat indices where those are wanted."""
+    if ordered:
+        return _flat(sort_with_order(x))
+    x.sort(axis=-1)
+    return None
 
 
 def _put(values: np.ndarray, flat: np.ndarray) -> np.ndarray:
@@ -104,10 +105,7 @@ def _points_part(
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Costs and gradients in the projected points, uniform weights."""
     shape_x, shape_y = x.shape, y.shape
-    x_flat = _flat(x.argsort(axis=-1)) if "x" in wanted else None
-    y_flat = _flat(y.argsort(axis=-1)) if "y" in wanted else None
-    x.sort(axis=-1)
-    y.sort(axis=-1)
+    x_flat, y_flat = _sort(x, "x" in wanted), _sort(y, "y" in wanted)
     if shape_x == shape_y:
         x -= y
         slope = _slope(x, order)
@@ -136,9 +134,7 @@ def _weighted_part(
     x: np.ndarray, y: np.ndarray, x_ticks: np.ndarray, y_ticks: np.ndarray, order: float, wanted: frozenset[str]
 ) -> tuple[np.ndarray, ...]:
     """Costs and gradients in the projected points and in the weights of every slice."""
-    x_order, y_order = x.argsort(axis=1), y.argsort(axis=1)
-    x.sort(axis=1)
-    y.sort(axis=1)
+    x_order, y_order = sort_with_order(x), sort_with_order(y)
     cells = weighted_cells(x_ticks, x_order, y_ticks, y_order, x.dtype)
     gap = take_flat(x, cells.x_index)
     gap -= take_flat(y, cells.y_index)
@@ -148,16 +144,16 @@ def _weighted_part(
     costs *= cells.mass
     assert cells.ends_x is not None
     none, num_cells = np.zeros(0), cells.mass.shape[1]
-    x_ends = np.flatnonzero(cells.ends_x).reshape(x.shape)
+    x_ends, x_flat = np.flatnonzero(cells.ends_x).reshape(x.shape), _flat(x_order)
 
     def y_ends() -> np.ndarray:
         assert cells.ends_x is not None
         return np.flatnonzero(~cells.ends_x).reshape(y.shape)
 
     found = {
-        "x": lambda: _put(_sum_by_atom(slope, _starts(x_ends, num_cells), x.shape), _flat(x_order)),
+        "x": lambda: _put(_sum_by_atom(slope, _starts(x_ends, num_cells), x.shape), x_flat),
         "y": lambda: -_put(_sum_by_atom(slope, _starts(y_ends(), num_cells), y.shape), _flat(y_order)),
-        "x_weights": lambda: _put(_potential(x, y, take_flat(cells.y_index, x_ends), order), _flat(x_order)),
+        "x_weights": lambda: _put(_potential(x, y, take_flat(cells.y_index, x_ends), order), x_flat),
         "y_weights": lambda: _put(_potential(y, x, take_flat(cells.x_index, y_ends()), order), _flat(y_order)),
     }
     return costs.sum(axis=1), *(found[name]() if name in wanted else none for name in found)
@@ -178,7 +174,7 @@ def host_gradient(
     weighted = x_weights is not None or y_weights is not None or bool(wanted & {"x_weights", "y_weights"})
     x_ticks = ticks(np.ones(num_x) if x_weights is None else x_weights)
     y_ticks = ticks(np.ones(num_y) if y_weights is None else y_weights)
-    x_rows, y_rows = x.swapaxes(-1, -2), y.swapaxes(-1, -2)
+    x_rows, y_rows = as_columns(x), as_columns(y)
     costs: list[np.ndarray] = []
     total = {"x": np.zeros_like(x), "y": np.zeros_like(y)}
     total |= {"x_weights": np.zeros(num_x, x.dtype), "y_weights": np.zeros(num_y, x.dtype)}

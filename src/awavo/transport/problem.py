@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.errors import InputError
-from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, check_unit_rows, one_of
+from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, one_of
 from awavo.transport.intervals import block_variance, check_confidence, half_width
 from awavo.transport.line import root as take_root
 from awavo.transport.programs import as_key
@@ -64,8 +64,7 @@ def prepare(x: object, y: object, options: Options, *, frames: int = 1) -> Probl
         raise InputError("Neither or both of key and slices were given, expected one: pass key=jax.random.key(0).")
     block: int | None = None
     if given is not None:
-        rows = check_slices(given, dim, measures[0])
-        check_unit_rows(rows)
+        rows = check_slices(given, dim, measures[0], unit=True)
         if rows.shape[0] % frames:
             raise InputError(f"There are {rows.shape[0]} rows, expected {frames} orthonormal ones for each slice.")
     elif frames > 1:

@@ -18,12 +18,11 @@ from jaxtyping import Array, Float, Key
 from awavo.transport.average import Clouds, slice_average
 from awavo.transport.checks import x64_enabled
 from awavo.transport.defining import Defining, Linear, Polynomial, host_monomials
-from awavo.transport.host import host_slice_costs
 from awavo.transport.intervals import block_variance, half_width, surrogate_costs, surrogate_mean
 from awavo.transport.population import debiased_costs, point_variance
 from awavo.transport.slices import draw_slices
 
-__all__ = ["Drawing", "Measures", "as_key", "costs_on_host", "drawn_on_host", "estimate", "on_slices", "slicer"]
+__all__ = ["Drawing", "Measures", "as_key", "drawn_on_host", "estimate", "on_host", "on_slices", "slicer"]
 
 # Points and weights of both, checked.
 Measures: TypeAlias = tuple[Any, Any, Any, Any]
@@ -145,16 +144,16 @@ _features = jax.jit(lambda points, defining: defining.features(points), static_a
 _project = jax.jit(lambda points, rows, defining: defining.project(points, rows), static_argnames="defining")
 
 
-def costs_on_host(
-    measures: Measures, slices: np.ndarray, defining: Defining, order: float, chunk: int | None
-) -> Float[np.ndarray, "*batch l"]:
-    """W_p^p of every slice by NumPy; only defining functions other than the linear one ask jax, for their images."""
+def on_host(
+    call: Callable, measures: Measures, slices: np.ndarray, defining: Defining, order: float, chunk: int | None
+) -> Any:
+    """`host_slice_costs` or `host_average`; only defining functions other than the linear one ask jax, for images."""
     x, y, x_weights, y_weights = measures
     if type(defining) is Linear:
-        return host_slice_costs(x, y, slices, x_weights, y_weights, order, chunk=chunk)
+        return call(x, y, slices, x_weights, y_weights, order, None, chunk)
     if type(defining) is Polynomial and defining.linear:
         x, y = (host_monomials(points, defining.degree) for points in (x, y))
-        return host_slice_costs(x, y, slices, x_weights, y_weights, order, chunk=chunk)
+        return call(x, y, slices, x_weights, y_weights, order, None, chunk)
     with jax.enable_x64(x.dtype == np.float64 or x64_enabled()):
         x, y = [
             np.asarray(_features(points.reshape(-1, points.shape[-1]), defining)).reshape(*points.shape[:-1], -1)
@@ -166,4 +165,4 @@ def costs_on_host(
             image = flat.reshape(len(rows), *points.shape[:-1])
             return np.ascontiguousarray(np.moveaxis(image, 0, -2)).copy()
 
-        return host_slice_costs(x, y, slices, x_weights, y_weights, order, None if defining.linear else project, chunk)
+        return call(x, y, slices, x_weights, y_weights, order, None if defining.linear else project, chunk)
