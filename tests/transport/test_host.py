@@ -34,10 +34,11 @@ def test_extremes_keep_all_their_bits():
 def test_parts_of_a_batch_are_its_problems(rng, monkeypatch, batch, num_y):
     x, y = rng.standard_normal((*batch, 20, 3)), rng.standard_normal((*batch, num_y, 3))
     whole = sliced_wasserstein(x, y, seed=0, num_slices=10)
-    monkeypatch.setattr(host, "_CHUNK", 450)  # two problems of ten slices, the last part a shorter one
+    monkeypatch.setattr(host, "_GROUP", 450)  # two problems of ten slices, the last part a shorter one
     parts = sliced_wasserstein(x, y, seed=0, num_slices=10)
     slices = np.eye(3)
     exact = sliced_wasserstein(x, y, slices=slices)
+    monkeypatch.setattr(host, "_GROUP", 30)
     monkeypatch.setattr(host, "_CHUNK", 30)  # one slice of one problem
     finest = sliced_wasserstein(x, y, slices=slices)
     gradient = sliced_gradient(x, y, slices=slices)

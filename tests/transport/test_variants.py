@@ -9,7 +9,7 @@ import scipy.optimize
 from helpers import simplex
 
 from awavo.errors import InputError
-from awavo.transport import sliced_distance, sliced_gradient, sliced_plan, sliced_wasserstein
+from awavo.transport import Circular, Polynomial, sliced_distance, sliced_gradient, sliced_plan, sliced_wasserstein
 from awavo.transport.partial import partial_line_costs
 from awavo.transport.spherical import circle_costs
 from awavo.transport.torch_bridge import torch_sliced_wasserstein
@@ -129,6 +129,20 @@ def test_gradient_by_numpy_is_that_of_jax(case):
         assert (one is None) == (other is None)
         if one is not None:
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("defining", [Polynomial(1), Polynomial(), Polynomial(rooted=True), Circular(2.0)])
+@pytest.mark.parametrize("batch", [False, True])
+def test_gradient_through_defining_functions(defining, batch):
+    """By NumPy where slices are polynomials; drawn slices follow the function's own distribution."""
+    x, y = (np.stack([X, Y]), np.stack([Y, X])) if batch else (X, Y[:9])
+    found = sliced_gradient(x, y, seed=0, wrt=("x", "y"), num_slices=8, defining=defining)
+    traced = jax.jit(lambda x, y: sliced_gradient(x, y, seed=0, wrt=("x", "y"), num_slices=8, defining=defining))(x, y)
+    assert isinstance(found.x, np.ndarray) == (defining in (Polynomial(1), Polynomial()))
+    for one, other in zip(found[:3], traced[:3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5 * np.abs(other).max())
+    value = sliced_wasserstein(x, y, seed=0, num_slices=8, defining=defining, confidence=None)
+    np.testing.assert_allclose(found.value, value.value, rtol=1e-5)
 
 
 def test_gradient_of_a_batch():

@@ -23,7 +23,8 @@ from awavo.errors import InputError
 from awavo.transport.line import root
 
 __all__ = [
-    "Circular", "Defining", "Linear", "LinearForms", "Neural", "Polynomial", "host_monomials", "monomial_weights",
+    "Circular", "Defining", "Linear", "LinearForms", "Neural", "Polynomial", "host_monomials",
+    "host_monomials_pullback", "monomial_weights",
 ]  # fmt: skip
 
 
@@ -151,13 +152,39 @@ def _monomial_factors(dim: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 def host_monomials(x: Float[np.ndarray, "*batch n d"], degree: int) -> Float[np.ndarray, "*batch n k"]:
     """The features of `Polynomial` by NumPy, monomial by monomial in memory."""
-    variables = monomials = np.ascontiguousarray(x.swapaxes(-1, -2))
+    return _monomial_columns(x, degree)[-1].swapaxes(-1, -2)
+
+
+def _monomial_columns(x: Float[np.ndarray, "*batch n d"], degree: int) -> list[np.ndarray]:
+    """The monomials of every degree up to one, each `[*batch, k, n]`."""
+    found = [np.ascontiguousarray(x.swapaxes(-1, -2))]
     for k in range(2, degree + 1):
         first, rest = _monomial_factors(x.shape[-1], k)
-        leading = variables.take(first, axis=-2)
-        leading *= monomials.take(rest, axis=-2)
-        monomials = leading
-    return monomials.swapaxes(-1, -2)
+        leading = found[0].take(first, axis=-2)
+        leading *= found[-1].take(rest, axis=-2)
+        found.append(leading)
+    return found
+
+
+def host_monomials_pullback(
+    x: Float[np.ndarray, "*batch n d"], gradient: Float[np.ndarray, "*batch n k"], degree: int
+) -> Float[np.ndarray, "*batch n d"]:
+    """The gradient in the points, from that in their monomials."""
+    lower, above = _monomial_columns(x, degree - 1), gradient.swapaxes(-1, -2)
+    variables = lower[0]
+    found = np.zeros_like(variables)
+    for k in range(degree, 1, -1):
+        rests = lower[k - 2]
+        below, start = np.zeros_like(rests), 0
+        for i in range(x.shape[-1]):
+            # Monomials whose first variable is i are it times those of one degree less in the variables from i on.
+            count = math.comb(x.shape[-1] - i + k - 2, k - 1)
+            part = above[..., start : start + count, :]
+            below[..., -count:, :] += part * variables[..., i : i + 1, :]
+            found[..., i, :] += np.vecdot(part, rests[..., -count:, :], axis=-2)
+            start += count
+        above = below
+    return (found + above).swapaxes(-1, -2)
 
 
 @lru_cache(maxsize=16)

@@ -17,9 +17,9 @@ from awavo.transport.checks import (
     check_slices,
     one_of,
 )
-from awavo.transport.defining import Linear
+from awavo.transport.defining import Defining, Linear, Polynomial, host_monomials, host_monomials_pullback
 from awavo.transport.host import fits_host
-from awavo.transport.host_gradient import host_gradient
+from awavo.transport.host_gradient import HostGradient, host_gradient
 from awavo.transport.programs import Drawing, Measures, as_key, drawn_on_host, on_slices
 from awavo.transport.slices import default_sampling, draw_slices
 
@@ -38,11 +38,13 @@ class SlicedGradient(NamedTuple):
     y_weights: Any = None
 
 
-@partial(jax.jit, static_argnames=("order", "chunk", "places"))
-def _compiled(measures: Measures, slices: Array, *, order: float, chunk: int | None, places: tuple[int, ...]) -> Any:
+@partial(jax.jit, static_argnames=("defining", "order", "chunk", "places"))
+def _compiled(
+    measures: Measures, slices: Array, *, defining: Defining, order: float, chunk: int | None, places: tuple[int, ...]
+) -> Any:
     def total(parts: dict[int, Array]) -> tuple[Array, Array]:
         whole = tuple(parts.get(i, part) for i, part in enumerate(measures))
-        value = on_slices(whole, slices, None, defining=Linear(), order=order, chunk=chunk)
+        value = on_slices(whole, slices, None, defining=defining, order=order, chunk=chunk)
         return value.sum(), value
 
     (_, value), found = jax.value_and_grad(total, has_aux=True)({i: measures[i] for i in places})
@@ -62,14 +64,16 @@ def sliced_gradient(
     order: float | None = None,
     x_weights: Float[Array, " n"] | np.ndarray | None = None,
     y_weights: Float[Array, " m"] | np.ndarray | None = None,
-    slices: Float[Array, "l d"] | np.ndarray | None = None,
+    slices: Float[Array, "l c"] | np.ndarray | None = None,
+    defining: Defining | None = None,
     chunk: int | None = None,
     p: float | None = None,
     seed: int | np.integer | None = None,
 ) -> SlicedGradient:
-    """Return SW_p^p for linear slices and its gradient in `wrt`, of `x`, `y`, `x_weights` and `y_weights`.
+    """Return SW_p^p and its gradient in `wrt`, of `x`, `y`, `x_weights` and `y_weights`.
 
-    The numbers are those of `jax.value_and_grad`; outside jit, for known arrays on a CPU, NumPy computes them, faster.
+    The numbers are those of `jax.value_and_grad`; outside jit, for known arrays on a CPU, NumPy computes them, faster,
+    where slices are linear (`defining=None`) or those of a `Polynomial` without a root; others are compiled.
     A batch `[..., n, d]` of problems shares its slices, and has no weights. Slices are drawn whole
     (`confidence=None`): there is no interval here. Other arguments as in `sliced_wasserstein`.
     """
@@ -83,21 +87,15 @@ def sliced_gradient(
         raise InputError("Neither or both of key and slices were given, expected one: pass key=jax.random.key(0).")
     num = check_positive("num_slices", one_of(100, num_slices=num_slices, n_projections=n_projections))
     chunk = None if chunk is None else check_positive("chunk", chunk)
-    host = fits_host(x, y, x_weights, y_weights, slices, key)
+    defining = Linear() if defining is None else defining
+    host = fits_host(x, y, x_weights, y_weights, slices, key) and _by_numpy(defining)
     measures = check_measures(x, y, x_weights, y_weights, host=host, batch=True)
     in_weights = x_weights is not None or y_weights is not None or bool({"x_weights", "y_weights"} & set(wrt))
     if measures[0].ndim > 2 and in_weights:
         raise InputError("A batch was given with weights, expected one problem: vmap over the batch.")
-    dim = measures[0].shape[-1]
-    if slices is not None:
-        rows = check_slices(slices, dim, measures[0], unit=True)
-    elif host:
-        rows = drawn_on_host(key, Drawing(num, dim, default_sampling(dim), False), Linear(), measures[0])
-    else:
-        drawn = draw_slices(jax.random.split(as_key(key))[0], num, dim)[0]
-        rows = drawn.astype(measures[0].dtype)
+    rows = _slices(slices, key, num, defining, measures)
     if host:
-        found = host_gradient(*measures[:2], np.asarray(rows), *measures[2:], order, frozenset(wrt), chunk)
+        found = _on_host(measures, np.asarray(rows), defining, order, frozenset(wrt), chunk)
         value = found.costs.mean(axis=-1, dtype=np.float64).astype(found.costs.dtype)
         return SlicedGradient(value, *found[1:])
     for i, name in ((2, "x_weights"), (3, "y_weights")):
@@ -106,5 +104,37 @@ def sliced_gradient(
             uniform = jax.numpy.full((num_points,), 1 / num_points, measures[0].dtype)
             measures = (*measures[:i], uniform, *measures[i + 1 :])
     places = tuple(i for i, name in enumerate(_NAMES) if name in wrt)
-    value, parts = _compiled(measures, rows, order=order, chunk=chunk, places=places)
+    value, parts = _compiled(measures, rows, defining=defining, order=order, chunk=chunk, places=places)
     return SlicedGradient(value, *(parts.get(i) for i in range(4)))
+
+
+def _by_numpy(defining: Defining) -> bool:
+    return type(defining) is Linear or (type(defining) is Polynomial and defining.linear)
+
+
+def _slices(slices: Any, key: Any, num: int, defining: Defining, measures: Measures) -> Any:
+    """The slices that were given, checked, or as many as are wanted."""
+    dim = defining.num_coefficients(measures[0].shape[-1])
+    scale = defining.coefficient_scale(measures[0].shape[-1])
+    if slices is not None:
+        return check_slices(slices, dim, measures[0], unit=scale is None)
+    if isinstance(measures[0], np.ndarray):
+        return drawn_on_host(key, Drawing(num, dim, default_sampling(dim), False), defining, measures[0])
+    drawn = draw_slices(jax.random.split(as_key(key))[0], num, dim)[0]
+    return (drawn if scale is None else drawn * scale).astype(measures[0].dtype)
+
+
+def _on_host(
+    measures: Measures, rows: np.ndarray, defining: Defining, order: float, wanted: frozenset[str], chunk: int | None
+) -> HostGradient:
+    """`host_gradient`, through the monomials of the points where slices are polynomials."""
+    if not isinstance(defining, Polynomial):
+        return host_gradient(*measures[:2], rows, *measures[2:], order, wanted, chunk)
+    points, degree = measures[:2], defining.degree
+    images = (host_monomials(part, degree) for part in points)
+    found = host_gradient(*images, rows, *measures[2:], order, wanted, chunk)
+    x, y = (
+        None if part is None else host_monomials_pullback(own, part, degree)
+        for own, part in zip(points, (found.x, found.y), strict=True)
+    )
+    return found._replace(x=x, y=y)

@@ -23,7 +23,8 @@ __all__ = [
 ]  # fmt: skip
 
 _LONG_SUM = 1 << 16  # terms up to which one pass may sum; longer sums need the care of `mean`
-_CHUNK, _CELL_CHUNK = 1 << 17, 1 << 15  # numbers held for each cloud at once; fewer where cells are formed
+# Numbers held for each cloud at once: of one problem, fewer where cells are formed; of a group of problems.
+_CHUNK, _CELL_CHUNK, _GROUP = 1 << 18, 1 << 15, 1 << 17
 
 
 def fits_host(*values: object) -> bool:
@@ -99,7 +100,7 @@ def host_costs(
 
 def _groups(x: np.ndarray, y: np.ndarray, num_slices: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Problems of a batch in groups whose projections stay in the cache; few of them, and single ones, as they are."""
-    step = max(1, _CHUNK // (num_slices * max(x.shape[-2], y.shape[-2])))
+    step = max(1, _GROUP // (num_slices * max(x.shape[-2], y.shape[-2])))
     if math.prod(x.shape[:-2]) <= step:
         return [(x, y)]
     x, y = (cloud.reshape(-1, *cloud.shape[-2:]) for cloud in (x, y))
