@@ -79,7 +79,7 @@ def common_float(*arrays: object) -> tuple[Array, ...]:
     kind = jnp.result_type(*(jnp.asarray(a).dtype for a in arrays), np.float32)
     if not jnp.issubdtype(kind, jnp.floating):
         raise InputError(
-            f"Points are of type {kind}, expected real numbers: pass real and imaginary parts as coordinates."
+            f"Points are of type {kind}, expected real numbers: convert them, complex ones to two coordinates."
         )
     if not x64_enabled() and any(getattr(a, "dtype", None) == np.float64 for a in arrays):
         warnings.warn(
@@ -96,14 +96,22 @@ def x64_enabled() -> bool:
 
 def host_float(*arrays: object) -> tuple[np.ndarray, ...]:
     """Return the arrays as numpy's, in float64 if one of them is so, else in float32."""
-    found = [np.asarray(a) for a in arrays]
-    if any(a.dtype.kind not in "fiub" and a.dtype != jnp.bfloat16 for a in found):
-        raise InputError(
-            f"Points are of type {found[0].dtype}, expected real numbers: pass real and imaginary parts as coordinates."
-        )
+    found = [_real("Points", a) for a in arrays]
     # Numbers without a type of their own, as in lists, are single precision as everywhere in jax.
     wide = any(getattr(a, "dtype", None) == np.float64 for a in arrays)
     return tuple(np.asarray(a, np.float64 if wide else np.float32) for a in found)
+
+
+def _real(name: str, values: object) -> np.ndarray:
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} are rows of different lengths, expected a table of numbers: repair them.") from None
+    if found.dtype.kind not in "fiub" and found.dtype != jnp.bfloat16:
+        raise InputError(
+            f"{name} are of type {found.dtype}, expected real numbers: convert them, complex ones to two coordinates."
+        )
+    return found
 
 
 def _as_array(x: object, kind: np.dtype) -> Array:
@@ -198,7 +206,9 @@ def check_slices(slices: object, dim: int, like: Any, *, unit: bool = False) -> 
 
     With `unit` known ones must be of length one: else their distance would be scaled without a word.
     """
-    found = np.asarray(slices, like.dtype) if isinstance(like, np.ndarray) else jnp.asarray(slices)
+    found = (
+        _real("Slices", slices).astype(like.dtype, copy=False) if isinstance(like, np.ndarray) else jnp.asarray(slices)
+    )
     if found.ndim != 2 or found.shape[0] == 0 or found.shape[1] != dim:
         raise InputError(f"slices have shape {found.shape}, expected (slices, {dim}): one row of {dim} for each slice.")
     if unit and isinstance(found, np.ndarray):
