@@ -11,6 +11,7 @@ from awavo.assimilation.assimilate import AssimilationState, Posterior, assimila
 from awavo.assimilation.engine import Engine, Settings, System, make_data, make_engine
 from awavo.assimilation.modes import FEW, SearchSettings, local_chi2, segments_around, segments_at_once
 from awavo.assimilation.observations import check_observations, longest_gap
+from awavo.assimilation.trajectories import Step
 from awavo.errors import InputError
 from awavo.tasks.lorenz96 import lorenz96_flow, lorenz96_system, twin_experiment
 
@@ -151,6 +152,25 @@ def test_only_what_is_near_a_misfit_is_searched_again():
     assert told[1].endswith("searching again")
     assert told[2].startswith("modes: 6 regions")
     assert all(400 < first + 24 < 600 for first in searched[-1])
+
+
+@pytest.mark.parametrize(("places", "searches"), [((), 1), ((10, 500, 999), 3), ((1, 200, 400, 600, 800), 1)])
+def test_many_regions_are_searched_again_once_a_few_more_often(places, searches):
+    cost = np.full(1000, 32.0)
+    cost[list(places or (500,))] = (40 if places else 5) * 32  # beyond chance, or perhaps not
+
+    settings = Settings(search=SearchSettings(rounds=1, starts=(1,), slots=64))
+    keep = lambda data, x, theta, q: (x, theta)  # noqa: E731
+    twin = twin_experiment(1000, seed=0)
+    data = make_data(System(**lorenz96_system(1000)), twin.observed, 1.0, settings)
+    blank = jnp.zeros((33, 1000))
+    end = Step(blank, jnp.zeros(1), blank, jnp.zeros((1, 1)), blank[None], jnp.zeros((1, 1)))
+    search = lambda data, key, starts, x, theta, firsts: (x, np.zeros(len(firsts), bool))  # noqa: E731
+    engine = Engine(None, settings, keep, lambda *_: (cost, np.full(1000, 32.0)), search, lambda *_: end)  # pyright: ignore
+    stage = len(settings.anneal) + settings.polish
+    start = AssimilationState(blank, jnp.ones(1), stage, np.zeros(1000, np.int32))
+    told = [text for _, text in assimilate(engine, data, start)]
+    assert sum(text.endswith("searching again") for text in told) == searches
 
 
 @pytest.mark.parametrize(

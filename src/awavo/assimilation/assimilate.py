@@ -34,8 +34,9 @@ __all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_s
 
 # Sites by which segments are moved at random from round to round, and steps at the end with the tightest model.
 SHIFT, TIGHTENING = 3, 3
-# Searches more at most where a region misfits at the end beyond chance, and where it may be chance.
-SEARCHES_AGAIN, ONCE_MORE = 3, 1
+# Searches more at most where a few regions misfit at the end beyond chance, and where it may be chance or they are
+# many: of many, what can be regained is so at once (10,000 states: the same error after one as after three).
+SEARCHES_AGAIN, ONCE_MORE, FEW_REGIONS = 3, 1, 4
 # What a search that ended well adds to a site's counter of searches: both counts live in one number.
 FIT = 1000
 
@@ -131,6 +132,11 @@ def suspicious(sites: int, count: float, window: int) -> float:
     return float(1 + beyond * np.sqrt(2 / max(inside, 1.0)))
 
 
+def _regions(wrong: np.ndarray) -> int:
+    """Runs of wrong sites around the ring."""
+    return int(np.count_nonzero(wrong & ~np.roll(wrong, 1))) or int(wrong.all())
+
+
 def _doubt(engine: Engine, data: Data) -> float:
     return suspicious(data.value.shape[1], float((data.weight > 0).sum()), engine.settings.search.window)
 
@@ -176,8 +182,7 @@ def assimilate(
             x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
         chi2, believed = _judged(engine, data, x, theta)
         worst = float(chi2.max())
-        # What may be chance is searched once more, what is not until it is found.
-        searches = ONCE_MORE if believed.all() else SEARCHES_AGAIN
+        searches = SEARCHES_AGAIN if 0 < _regions(~believed) <= FEW_REGIONS else ONCE_MORE
         doubt = _doubt(engine, data)
         if length == 1 or search >= searches or worst <= doubt:
             break
