@@ -204,7 +204,7 @@ MUTANTS = {
     ),
     "a weight that outlasts the violation": Mutant(
         "algorithms/constraints.py",
-        "pace = jnp.where(error < 0, jnp.maximum(integral, 1.0), 1.0)",
+        "pace = jnp.where(error < 0, fall, 1.0)",
         "pace = 1.0",
         "tests/algorithms/test_constraints.py",
     ),

@@ -1,5 +1,7 @@
 """Environments from elsewhere: costs from `info` or from a function, none of them lost at the end of an episode."""
 
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from awavo.errors import BrokenEnvironmentError, InputError, MissingExtraError, UnknownNameError
-from awavo.tasks.host import host_env
+from awavo.tasks.host import GymnasiumBackend, host_env
 from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
 
@@ -362,6 +364,16 @@ def test_an_environment_that_hangs_is_given_up(vectorization):
     assert time.monotonic() - began < 10
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_process_that_ends_while_it_starts_is_told_in_one_line():
+    def factory():
+        if multiprocessing.parent_process() is not None:
+            os._exit(3)
+        return stubborn()
+
+    with pytest.raises(BrokenEnvironmentError, match=r"ended while it started.*vectorization=sync"):
+        GymnasiumBackend([factory], "async")
 
 
 def test_a_cost_that_is_no_number_is_refused():

@@ -83,12 +83,17 @@ class GymnasiumBackend:
         self._broken = False
         self._painter: Painter | None = None
         mode = AutoresetMode.SAME_STEP
-        # Forked workers would inherit the locks of jax's threads.
-        self._envs = (
-            SyncVectorEnv(factories, autoreset_mode=mode)
-            if vectorization == "sync"
-            else AsyncVectorEnv(factories, context="spawn", autoreset_mode=mode)
-        )
+        if vectorization == "sync":
+            self._envs = SyncVectorEnv(factories, autoreset_mode=mode)
+            return
+        try:
+            # Forked workers would inherit the locks of jax's threads.
+            self._envs = AsyncVectorEnv(factories, context="spawn", autoreset_mode=mode)
+        except (EOFError, ConnectionError) as error:
+            raise BrokenEnvironmentError(
+                "a process of the environment ended while it started, expected that a new process can import and make "
+                "it: see what it said above, or set the task option vectorization=sync."
+            ) from error
 
     def reset(self, seeds: list[int]) -> Float[np.ndarray, "E d"]:
         """Start an episode everywhere."""

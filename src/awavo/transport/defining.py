@@ -181,7 +181,7 @@ def host_monomials_pullback(
             count = math.comb(x.shape[-1] - i + k - 2, k - 1)
             part = above[..., start : start + count, :]
             below[..., -count:, :] += part * variables[..., i : i + 1, :]
-            found[..., i, :] += np.vecdot(part, rests[..., -count:, :], axis=-2)
+            found[..., i, :] += np.einsum("...kn,...kn->...n", part, rests[..., -count:, :])
             start += count
         above = below
     return (found + above).swapaxes(-1, -2)

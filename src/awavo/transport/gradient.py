@@ -128,13 +128,13 @@ def _on_host(
     measures: Measures, rows: np.ndarray, defining: Defining, order: float, wanted: frozenset[str], chunk: int | None
 ) -> HostGradient:
     """`host_gradient`, through the monomials of the points where slices are polynomials."""
+    x, y, x_weights, y_weights = measures
     if not isinstance(defining, Polynomial):
-        return host_gradient(*measures[:2], rows, *measures[2:], order, wanted, chunk)
-    points, degree = measures[:2], defining.degree
-    images = (host_monomials(part, degree) for part in points)
-    found = host_gradient(*images, rows, *measures[2:], order, wanted, chunk)
-    x, y = (
-        None if part is None else host_monomials_pullback(own, part, degree)
-        for own, part in zip(points, (found.x, found.y), strict=True)
+        return host_gradient(x, y, rows, x_weights, y_weights, order, wanted, chunk)
+    degree = defining.degree
+    images = host_monomials(x, degree), host_monomials(y, degree)
+    found = host_gradient(*images, rows, x_weights, y_weights, order, wanted, chunk)
+    return found._replace(
+        x=None if found.x is None else host_monomials_pullback(x, found.x, degree),
+        y=None if found.y is None else host_monomials_pullback(y, found.y, degree),
     )
-    return found._replace(x=x, y=y)
