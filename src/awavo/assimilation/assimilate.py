@@ -80,7 +80,8 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     search, settings = engine.search, engine.settings
     assert search is not None
     changed: list[tuple[np.ndarray, Array]] = []
-    before = number - len(settings.anneal) - settings.polish
+    # Each search begins with few starts: most of its regions need no more.
+    before = (number - len(settings.anneal) - settings.polish) % (settings.search.rounds + 1)
     starts = settings.search.starts[min(before, len(settings.search.starts) - 1)]
     key = jax.random.fold_in(jax.random.key(settings.seed), number)
     shift = np.random.default_rng(number).integers(-SHIFT, SHIFT + 1, len(firsts))
