@@ -34,6 +34,12 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = {
+    "seams wherever something misfits": Mutant(
+        "assimilation/assimilate.py",
+        "return (tries >= FIT) & (tries % FIT > 0) & (chi2 <= SEAM)",
+        "return chi2 <= SEAM",
+        "tests/assimilation/test_assimilation.py",
+    ),
     "sites believed wherever they are": Mutant(
         "assimilation/modes.py",
         "return np.asarray(_around(wrong.astype(float), window) < 0.5)",

@@ -7,9 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state
+from awavo.assimilation.assimilate import FIT, AssimilationState, Posterior, _seams, assimilate, first_state
 from awavo.assimilation.engine import Engine, Settings, System, make_data, make_engine
-from awavo.assimilation.modes import FEW, SearchSettings, local_chi2, segments_around, segments_at_once
+from awavo.assimilation.modes import (
+    FEW,
+    SearchSettings,
+    believed_sites,
+    local_chi2,
+    segments_around,
+    segments_at_once,
+)
 from awavo.assimilation.observations import check_observations, longest_gap
 from awavo.assimilation.trajectories import Step
 from awavo.errors import InputError
@@ -152,6 +159,17 @@ def test_only_what_is_near_a_misfit_is_searched_again():
     assert told[1].endswith("searching again")
     assert told[2].startswith("modes: 6 regions")
     assert all(400 < first + 24 < 600 for first in searched[-1])
+
+
+def test_only_what_fitted_when_it_was_searched_is_a_seam():
+    chi2 = np.array([2.0, 2.0, 2.0, 2.0, 4.0])
+    tries = np.array([0, 3, FIT + 1, 2 * FIT, 2 * FIT + 2])  # the fourth was never searched again
+    np.testing.assert_array_equal(_seams(chi2, tries), [False, False, True, False, False])
+    cost, count = np.full(100, 32.0), np.full(100, 32.0)
+    cost[50] = 12 * 32
+    near = np.abs(np.arange(100) - 50) <= 5
+    assert not believed_sites(cost, count, 5)[near].any()
+    assert believed_sites(cost, count, 5, near).all()
 
 
 @pytest.mark.parametrize(("places", "searches"), [((), 1), ((10, 500, 999), 3), ((1, 200, 400, 600, 800), 1)])

@@ -194,6 +194,9 @@ def test_units_of_a_lattice_do_not_matter():
     assert told.notes[0].startswith("1 of 100 sites are not believed (3)")
     assert local_fit(one, everywhere, 1.0, True).notes[0].startswith("sites around 3 fit less well")
     assert not local_fit(many, many < 2, 1.0, True).good
+    excused = local_fit(many, everywhere, 1.0, True, seams=many > 2)
+    assert excused.good
+    assert "solved as one" in excused.notes[0]
     assert not local_fit(one, everywhere, 1.0, False).good
 
 

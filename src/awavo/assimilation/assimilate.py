@@ -37,6 +37,8 @@ SHIFT, TIGHTENING = 3, 3
 # Searches more at most where a few regions misfit at the end beyond chance, and where it may be chance or they are
 # many: of many, what can be regained is so at once (10,000 states: the same error after one as after three).
 SEARCHES_AGAIN, ONCE_MORE, FEW_REGIONS = 3, 1, 4
+# The local chi2 up to which a misfit may be that of a seam.
+SEAM = 3.0
 # What a search that ended well adds to a site's counter of searches: both counts live in one number.
 FIT = 1000
 
@@ -57,7 +59,8 @@ class Posterior(NamedTuple):
     """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance.
 
     Where a site is not `believed`, as the observations around it do not fit, its standard deviations are at least the
-    prior's; mean and draws stay those of the mode that was found.
+    prior's; mean and draws stay those of the mode that was found. Sites of `seams` fitted
+    when their region was solved as one: where they misfit all the same, patches meet, and that is no wrong mode.
     """
 
     mean: Float[np.ndarray, "T I"]
@@ -67,6 +70,7 @@ class Posterior(NamedTuple):
     theta_cov: Float[np.ndarray, "p p"]
     chi2: Float[np.ndarray, " I"]
     believed: Bool[np.ndarray, " I"]
+    seams: Bool[np.ndarray, " I"]
 
 
 def num_stages(settings: Settings, searched: bool) -> int:
@@ -100,11 +104,18 @@ def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.
     return _judged(engine, data, x, theta)[0]
 
 
-def _judged(engine: Engine, data: Data, x: Array, theta: Array) -> tuple[np.ndarray, np.ndarray]:
+def _judged(
+    engine: Engine, data: Data, x: Array, theta: Array, seams: np.ndarray | bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Local chi2, and the sites to believe."""
     cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
     window = engine.settings.search.window
-    return local_chi2(cost, count, window), believed_sites(cost, count, window)
+    return local_chi2(cost, count, window), believed_sites(cost, count, window, seams)
+
+
+def _seams(chi2: np.ndarray, tries: np.ndarray) -> Bool[np.ndarray, " I"]:
+    """Sites that fitted when they were searched, with what is around them: if patches misfit there, their seams do."""
+    return (tries >= FIT) & (tries % FIT > 0) & (chi2 <= SEAM)
 
 
 def _tolerated(engine: Engine, tries: np.ndarray) -> np.ndarray:
@@ -192,14 +203,15 @@ def assimilate(
         stage, tries = last + 1, np.where(misfits, 0, 2 * FIT).astype(tries.dtype)
         yield AssimilationState(x, theta, stage, tries), f"local chi2 {worst:.2f}: searching again"
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
-    yield _posterior(engine, data, x, theta, engine.finish(data, key, x, theta)), "posterior"
+    yield _posterior(engine, data, x, theta, tries, engine.finish(data, key, x, theta)), "posterior"
 
 
-def _posterior(engine: Engine, data: Data, x: Array, theta: Array, end: Step) -> Posterior:
+def _posterior(engine: Engine, data: Data, x: Array, theta: Array, tries: np.ndarray, end: Step) -> Posterior:
     mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
     theta = theta + end.theta if inferred else theta
-    chi2, believed = _judged(engine, data, x, theta)
+    seams = _seams(_local_chi2(engine, data, x, theta), tries)
+    chi2, believed = _judged(engine, data, x, theta, seams)
     std = np.where(believed, std, np.maximum(std, np.sqrt(np.asarray(data.prior_var))))
-    return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2, believed)
+    return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2, believed, seams)

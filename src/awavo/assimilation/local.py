@@ -75,13 +75,22 @@ def local_settings(system: System, noise: float, num_draws: int, seed: int) -> S
 
 
 def local_fit(
-    chi2: Float[np.ndarray, " I"], believed: Bool[np.ndarray, " I"], overall: float, finite: bool, doubt: float = MISFIT
+    chi2: Float[np.ndarray, " I"],
+    believed: Bool[np.ndarray, " I"],
+    overall: float,
+    finite: bool,
+    doubt: float = MISFIT,
+    seams: Bool[np.ndarray, " I"] | bool = False,
 ) -> Fit:
-    """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused."""
+    """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused.
+
+    What `seams` explain is told and not refused.
+    """
     if not finite:
         told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
         return Fit(False, np.inf, np.inf, False, (told,), ())
-    bad, lost = np.flatnonzero(chi2 > MISFIT), np.flatnonzero(~believed)
+    excused = (chi2 > MISFIT) & np.asarray(seams)
+    bad, lost = np.flatnonzero((chi2 > MISFIT) & ~excused), np.flatnonzero(~believed)
     worst = float(chi2.max())
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -91,6 +100,9 @@ def local_fit(
     elif len(lost):
         notes = (f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them does "
                  "not fit, a wrong mode there; their intervals are the prior's.",)  # fmt: skip
+    elif excused.any():
+        notes = (f"{int(excused.sum())} of {len(chi2)} sites ({_listed(np.flatnonzero(excused))}) misfit where patches "
+                 "of the lattice meet; solved as one, the regions around them fit.",)  # fmt: skip
     elif worst > doubt:
         place = int(np.argmax(chi2))
         notes = (f"sites around {place} fit less well than chance mostly allows (local chi2 {worst:.2f}): this may "
@@ -138,7 +150,8 @@ def infer_local(
     seen = np.asarray(numbers.seen)[1:]
     residual = (np.nan_to_num(value) - posterior.mean[1:])[seen] / noise[seen]
     finite = bool(np.isfinite(posterior.mean).all() and np.isfinite(posterior.std).all())
-    fit = local_fit(posterior.chi2, posterior.believed, float(np.mean(residual**2)), finite, doubt)
+    overall = float(np.mean(residual**2))
+    fit = local_fit(posterior.chi2, posterior.believed, overall, finite, doubt, posterior.seams)
     return posterior._replace(
         mean=shift + unit * posterior.mean, std=unit * posterior.std, draws=shift + unit * posterior.draws
     ), fit
