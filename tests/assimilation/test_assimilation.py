@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.assimilation.assimilate import FIT, AssimilationState, Posterior, _seams, assimilate, first_state
+from awavo.assimilation.assimilate import FIT, AssimilationState, Posterior, _explore, _seams, assimilate, first_state
 from awavo.assimilation.engine import Engine, Settings, System, make_data, make_engine
 from awavo.assimilation.modes import (
     FEW,
@@ -18,7 +18,7 @@ from awavo.assimilation.modes import (
     segments_at_once,
 )
 from awavo.assimilation.observations import check_observations, longest_gap
-from awavo.assimilation.trajectories import Step
+from awavo.assimilation.trajectories import Data, Step
 from awavo.errors import InputError
 from awavo.tasks.lorenz96 import lorenz96_flow, lorenz96_system, twin_experiment
 
@@ -159,6 +159,23 @@ def test_only_what_is_near_a_misfit_is_searched_again():
     assert told[1].endswith("searching again")
     assert told[2].startswith("modes: 6 regions")
     assert all(400 < first + 24 < 600 for first in searched[-1])
+
+
+@pytest.mark.parametrize(("segments", "starts"), [(16, 12), (17, 2)])
+def test_few_segments_searched_again_get_the_most_starts(segments, starts):
+    tried = []
+
+    def search(data, key, tries, x, theta, firsts):
+        tried.append(int(tries))
+        return x, np.zeros(len(firsts), bool)
+
+    settings = Settings(search=SearchSettings(slots=segments))
+    engine = Engine(None, settings, None, None, search, None)  # pyright: ignore[reportArgumentType]
+    again = len(settings.anneal) + settings.polish + settings.search.rounds + 1
+    blank = jnp.zeros((3, 2000))
+    data = Data(*(blank,) * 5)
+    _explore(engine, data, again, blank, jnp.ones(1), np.arange(0, 100 * segments, 100))
+    assert tried == [starts]
 
 
 def test_only_what_fitted_when_it_was_searched_is_a_seam():
