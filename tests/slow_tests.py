@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 LIST = Path(__file__).with_name("slow_tests.txt")
 SLOW_SECONDS = 0.4  # what puts a test on the list, with an empty cache of compiled programs
-LONG_SECONDS = 2.0  # what makes it a long one
+LONG_SECONDS = 1.5  # what makes it a long one
 # What a test may take in a run that leaves out more: far more, as machines differ and fixtures are shared.
 LIMITS = {"not slow": 8.0, "not long": 25.0}
 SETUP = pytest.StashKey[float]()
