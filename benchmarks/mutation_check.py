@@ -34,9 +34,45 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = {
+    "sites that were not searched pass for seams": Mutant(
+        "assimilation/assimilate.py",
+        "return (tries % ALONE >= FIT)",
+        "return (tries >= FIT)",
+        "tests/assimilation/test_assimilation.py",
+    ),
+    "a seam hides a doubt elsewhere": Mutant(
+        "assimilation/local.py",
+        "if rest.max() > doubt:",
+        "if rest.max() > doubt and not notes:",
+        "tests/assimilation/test_infer.py",
+    ),
+    "many segments get the most starts": Mutant(
+        "assimilation/assimilate.py",
+        "if len(firsts) > FEW_SEGMENTS:",
+        "if False:",
+        "tests/assimilation/test_assimilation.py",
+    ),
+    "a few regions are searched again once": Mutant(
+        "assimilation/assimilate.py",
+        "if 0 < _regions(~judged.fitting) <= FEW_REGIONS",
+        "if False",
+        "tests/assimilation/test_assimilation.py",
+    ),
+    "gradients of monomials in their first variable alone": Mutant(
+        "transport/defining.py",
+        "below[..., -count:, :] += part * variables[..., i : i + 1, :]",
+        "pass",
+        "tests/transport/test_variants.py",
+    ),
+    "the index stays in the sorted numbers' order": Mutant(
+        "transport/host_cells.py",
+        "bits |= np.arange(num)",
+        "bits |= np.arange(num) // 2",
+        "tests/transport/test_by_numpy.py",
+    ),
     "seams wherever something misfits": Mutant(
         "assimilation/assimilate.py",
-        "return (tries >= FIT) & (tries % FIT > 0) & (chi2 <= SEAM)",
+        "return (tries % ALONE >= FIT) & (chi2 <= SEAM)",
         "return chi2 <= SEAM",
         "tests/assimilation/test_assimilation.py",
     ),

@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from awavo.assimilation.assimilate import FIT, AssimilationState, Posterior, _explore, _seams, assimilate, first_state
+from awavo.assimilation.assimilate import (
+    ALONE,
+    FIT,
+    AssimilationState,
+    Posterior,
+    _explore,
+    _seams,
+    assimilate,
+    first_state,
+)
 from awavo.assimilation.engine import Engine, Settings, System, make_data, make_engine
 from awavo.assimilation.modes import (
     FEW,
@@ -179,9 +188,10 @@ def test_few_segments_searched_again_get_the_most_starts(segments, starts):
 
 
 def test_only_what_fitted_when_it_was_searched_is_a_seam():
-    chi2 = np.array([2.0, 2.0, 2.0, 2.0, 4.0])
-    tries = np.array([0, 3, FIT + 1, 2 * FIT, 2 * FIT + 2])  # the fourth was never searched again
-    np.testing.assert_array_equal(_seams(chi2, tries), [False, False, True, False, False])
+    chi2 = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
+    # The fourth was left out of a search, the fifth searched beside another and did not fit.
+    tries = np.array([0, 3, FIT + 1, ALONE, ALONE + 1, 2 * FIT + 2])
+    np.testing.assert_array_equal(_seams(chi2, tries), [False, False, True, False, False, False])
     cost, count = np.full(100, 32.0), np.full(100, 32.0)
     cost[50] = 12 * 32
     near = np.abs(np.arange(100) - 50) <= 5

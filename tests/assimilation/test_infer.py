@@ -196,7 +196,10 @@ def test_units_of_a_lattice_do_not_matter():
     assert not local_fit(many, many < 2, 1.0, True).good
     excused = local_fit(many, everywhere, 1.0, True, seams=many > 2)
     assert excused.good
+    assert len(excused.notes) == 1
     assert "solved as one" in excused.notes[0]
+    many[60] = 1.49  # a seam elsewhere does not hide what may be a wrong mode here
+    assert local_fit(many, everywhere, 1.0, True, 1.3, many > 2).notes[1].startswith("sites around 60 fit less well")
     assert not local_fit(one, everywhere, 1.0, False).good
 
 

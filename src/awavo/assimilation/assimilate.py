@@ -41,14 +41,16 @@ SEARCHES_AGAIN, ONCE_MORE, FEW_REGIONS = 3, 1, 4
 FEW_SEGMENTS = 16
 # The local chi2 up to which a misfit may be that of a seam.
 SEAM = 3.0
-# What a search that ended well adds to a site's counter of searches: both counts live in one number.
-FIT = 1000
+# What a search that ended well adds to a site's counter of searches, and what says that it is not searched: all three
+# live in one number.
+FIT, ALONE = 1000, 1_000_000
 
 
 class AssimilationState(NamedTuple):
     """How far an inference has come: all that is needed to resume it.
 
-    `tries` counts the searches of each site, and FIT more for each after which it fitted.
+    `tries` counts the searches of each site, and FIT more for each after which it fitted; ALONE is for sites that a
+    search again leaves out.
     """
 
     x: Float[Array, "T I"]
@@ -61,8 +63,8 @@ class Posterior(NamedTuple):
     """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance.
 
     Where a site is not `believed`, as the observations around it do not fit, its standard deviations are at least the
-    prior's; mean and draws stay those of the mode that was found. Sites of `seams` fitted
-    when their region was solved as one: where they misfit all the same, patches meet, and that is no wrong mode.
+    prior's; mean and draws stay those of the mode that was found. Sites of `seams` fitted when their region was solved
+    as one: where they misfit all the same, patches meet, and that is no wrong mode.
     """
 
     mean: Float[np.ndarray, "T I"]
@@ -103,29 +105,42 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     return x, len(np.unique(np.concatenate([chosen[np.asarray(better)] for chosen, better in changed])))
 
 
+class _Judged(NamedTuple):
+    """Local chi2, the sites to believe were there no seams, and those to believe and the seams as `tries` tell them."""
+
+    chi2: Float[np.ndarray, " I"]
+    fitting: Bool[np.ndarray, " I"]
+    believed: Bool[np.ndarray, " I"]
+    seams: Bool[np.ndarray, " I"]
+
+
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
-    return _judged(engine, data, x, theta)[0]
+    cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
+    return local_chi2(cost, count, engine.settings.search.window)
 
 
-def _judged(
-    engine: Engine, data: Data, x: Array, theta: Array, seams: np.ndarray | bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Local chi2, and the sites to believe."""
+def _judge(engine: Engine, data: Data, x: Array, theta: Array, tries: np.ndarray) -> _Judged:
     cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
     window = engine.settings.search.window
-    return local_chi2(cost, count, window), believed_sites(cost, count, window, seams)
+    chi2 = local_chi2(cost, count, window)
+    seams = _seams(chi2, tries)
+    return _Judged(chi2, believed_sites(cost, count, window), believed_sites(cost, count, window, seams), seams)
 
 
 def _seams(chi2: np.ndarray, tries: np.ndarray) -> Bool[np.ndarray, " I"]:
     """Sites that fitted when they were searched, with what is around them: if patches misfit there, their seams do."""
-    return (tries >= FIT) & (tries % FIT > 0) & (chi2 <= SEAM)
+    return (tries % ALONE >= FIT) & (chi2 <= SEAM)
 
 
-def _tolerated(engine: Engine, tries: np.ndarray) -> np.ndarray:
-    """The local chi2 up to which a site is not searched (again)."""
+def _fitting(engine: Engine, tries: np.ndarray) -> Float[np.ndarray, " I"]:
+    """The local chi2 up to which a site fits: each search raises it, as some exceed it by chance."""
     search = engine.settings.search
-    bar = np.minimum(search.threshold * search.patience ** (tries % FIT), search.certain)
-    return np.where(tries >= 2 * FIT, np.inf, bar)
+    return np.minimum(search.threshold * search.patience ** (tries % FIT), search.certain)
+
+
+def _tolerated(engine: Engine, tries: np.ndarray) -> Float[np.ndarray, " I"]:
+    """The local chi2 up to which a site is not searched (again)."""
+    return np.where(tries >= 2 * FIT, np.inf, _fitting(engine, tries))
 
 
 def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -189,32 +204,31 @@ def assimilate(
                 break
             x, changed = _explore(engine, data, stage, x, theta, firsts)
             # Where segments fit, twice, and patches then do not, the seams of the patches are at fault, not the mode.
-            fits = _local_chi2(engine, data, x, theta) <= _tolerated(engine, tries)
+            fits = _local_chi2(engine, data, x, theta) <= _fitting(engine, tries)
             x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
             stage, tries = stage + 1, tries + (searched * (1 + FIT * fits)).astype(np.int32)
             yield AssimilationState(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
         for _ in range(TIGHTENING):
             x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
-        chi2, believed = _judged(engine, data, x, theta)
-        worst = float(chi2.max())
-        searches = SEARCHES_AGAIN if 0 < _regions(~believed) <= FEW_REGIONS else ONCE_MORE
+        judged = _judge(engine, data, x, theta, tries)
+        worst = float(judged.chi2.max())
+        searches = SEARCHES_AGAIN if 0 < _regions(~judged.fitting) <= FEW_REGIONS else ONCE_MORE
         doubt = _doubt(engine, data)
         if length == 1 or search >= searches or worst <= doubt:
             break
         # Anew around what misfits and nowhere else: a tighter model lifts every misfit, chance's as well.
-        misfits = sites_near(chi2 > doubt, segment_length(len(chi2), settings.search))
-        stage, tries = last + 1, np.where(misfits, 0, 2 * FIT).astype(tries.dtype)
+        misfits = sites_near(judged.chi2 > doubt, segment_length(len(tries), settings.search))
+        stage, tries = last + 1, np.where(misfits, 0, ALONE).astype(tries.dtype)
         yield AssimilationState(x, theta, stage, tries), f"local chi2 {worst:.2f}: searching again"
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
-    yield _posterior(engine, data, x, theta, tries, engine.finish(data, key, x, theta)), "posterior"
+    yield _posterior(engine, data, x, theta, judged, engine.finish(data, key, x, theta)), "posterior"
 
 
-def _posterior(engine: Engine, data: Data, x: Array, theta: Array, tries: np.ndarray, end: Step) -> Posterior:
+def _posterior(engine: Engine, data: Data, x: Array, theta: Array, judged: _Judged, end: Step) -> Posterior:
     mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
     std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
     theta = theta + end.theta if inferred else theta
-    seams = _seams(_local_chi2(engine, data, x, theta), tries)
-    chi2, believed = _judged(engine, data, x, theta, seams)
+    chi2, _, believed, seams = judged
     std = np.where(believed, std, np.maximum(std, np.sqrt(np.asarray(data.prior_var))))
     return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2, believed, seams)

@@ -90,24 +90,24 @@ def local_fit(
         told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
         return Fit(False, np.inf, np.inf, False, (told,), ())
     excused = (chi2 > MISFIT) & np.asarray(seams)
-    bad, lost = np.flatnonzero((chi2 > MISFIT) & ~excused), np.flatnonzero(~believed)
+    bad, lost, seamy = (np.flatnonzero(a) for a in ((chi2 > MISFIT) & ~excused, ~believed, excused))
     worst = float(chi2.max())
-    problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     if len(bad) > DOUBTFUL * len(chi2) + 1:
-        problems = (f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {_listed(bad)}): a "
-                    "wrong mode there, a wrong model (give model_noise), or noise understated.",)  # fmt: skip
-    elif len(lost):
-        notes = (f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them does "
-                 "not fit, a wrong mode there; their intervals are the prior's.",)  # fmt: skip
-    elif excused.any():
-        notes = (f"{int(excused.sum())} of {len(chi2)} sites ({_listed(np.flatnonzero(excused))}) misfit where patches "
-                 "of the lattice meet; solved as one, the regions around them fit.",)  # fmt: skip
-    elif worst > doubt:
-        place = int(np.argmax(chi2))
-        notes = (f"sites around {place} fit less well than chance mostly allows (local chi2 {worst:.2f}): this may "
-                 "be a wrong mode there.",)  # fmt: skip
-    return Fit(not problems, overall, worst, True, problems, notes)
+        problem = (f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {_listed(bad)}): a "
+                   "wrong mode there, a wrong model (give model_noise), or noise understated.")  # fmt: skip
+        return Fit(False, overall, worst, True, (problem,), ())
+    notes = []
+    if len(lost):
+        notes.append(f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them "
+                     "does not fit, a wrong mode there; their intervals are the prior's.")  # fmt: skip
+    if len(seamy):
+        notes.append(f"{len(seamy)} of {len(chi2)} sites ({_listed(seamy)}) misfit where patches of the lattice meet; "
+                     "solved as one, the regions around them fit.")  # fmt: skip
+    rest = np.where(believed & ~excused, chi2, 0.0)
+    if rest.max() > doubt:
+        notes.append(f"sites around {int(np.argmax(rest))} fit less well than chance mostly allows (local chi2 "
+                     f"{rest.max():.2f}): this may be a wrong mode there.")  # fmt: skip
+    return Fit(True, overall, worst, True, (), tuple(notes))
 
 
 def _listed(sites: np.ndarray) -> str:
