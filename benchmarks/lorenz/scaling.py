@@ -27,6 +27,7 @@ import numpy as np
 
 from awavo.assimilation.assimilate import Posterior, assimilate, first_state
 from awavo.assimilation.engine import Settings, System, compile_engine, make_data, make_engine
+from awavo.assimilation.local import MISFIT
 from awavo.assimilation.modes import SearchSettings, default_slots
 from awavo.results.trajectory_scores import score
 from awavo.tasks.lorenz96 import lorenz96_system, twin_experiment
@@ -53,8 +54,17 @@ def measure(states: int, seed: int, rounds: int, memory_mb: float) -> dict:
         "states": states, "seed": seed, "solve_s": time.perf_counter() - began,
         "cpu_s": time.process_time() - processor, "compile_s": compile_s, "load": os.getloadavg(),
         "tables_s": prepare_s - compile_s, "peak_gb": stats.get("peak_bytes_in_use", 0) / 1e9,
-        **score(item.mean, item.std, twin.truth, ~twin.seen), "stages": stages,
+        **score(item.mean, item.std, twin.truth, ~twin.seen), **doubts(item, twin.truth), "stages": stages,
     }  # fmt: skip
+
+
+def doubts(item: Posterior, truth: np.ndarray) -> dict:
+    """How many sites are not believed, how many misfit at seams and are, and the error of all states of each."""
+    told = {}
+    for name, sites in (("not_believed", ~item.believed), ("at_seams", item.seams & (item.chi2 > MISFIT))):
+        error = (item.mean - truth)[:, sites]
+        told |= {name: int(sites.sum()), f"rmse_{name}": float(np.sqrt(np.mean(error**2))) if sites.any() else None}
+    return told
 
 
 def exponent(rows: list[dict], name: str) -> float | None:
