@@ -40,6 +40,18 @@ MUTANTS = {
         "return (tries >= FIT)",
         "tests/assimilation/test_assimilation.py",
     ),
+    "a patch that breaks down spoils the mean": Mutant(
+        "assimilation/assimilate.py",
+        "mean = np.asarray(x) + np.where(finite, move, 0.0)",
+        "mean = np.asarray(x) + move",
+        "tests/assimilation/test_assimilation.py",
+    ),
+    "a site whose last step was not finite is believed": Mutant(
+        "assimilation/assimilate.py",
+        "judged.believed & finite",
+        "judged.believed",
+        "tests/assimilation/test_assimilation.py",
+    ),
     "a seam hides a doubt elsewhere": Mutant(
         "assimilation/local.py",
         "if rest.max() > doubt:",
@@ -54,7 +66,7 @@ MUTANTS = {
     ),
     "a few regions are searched again once": Mutant(
         "assimilation/assimilate.py",
-        "if 0 < _regions(~judged.fitting) <= FEW_REGIONS",
+        "if 0 < _regions(~judged.believed) <= FEW_REGIONS",
         "if False",
         "tests/assimilation/test_assimilation.py",
     ),
@@ -84,8 +96,8 @@ MUTANTS = {
     ),
     "intervals of sites not believed stay narrow": Mutant(
         "assimilation/assimilate.py",
-        "std = np.where(believed, std, np.maximum(std, np.sqrt(np.asarray(data.prior_var))))",
-        "std = np.where(believed, std, std)",
+        "np.where(believed, std, np.maximum(std, prior))",
+        "np.where(believed, std, std)",
         "tests/assimilation/test_assimilation.py",
     ),
     "a filter that does not see shocks": Mutant(

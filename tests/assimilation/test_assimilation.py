@@ -13,6 +13,8 @@ from awavo.assimilation.assimilate import (
     AssimilationState,
     Posterior,
     _explore,
+    _Judged,
+    _posterior,
     _seams,
     assimilate,
     first_state,
@@ -21,7 +23,6 @@ from awavo.assimilation.engine import Engine, Settings, System, make_data, make_
 from awavo.assimilation.modes import (
     FEW,
     SearchSettings,
-    believed_sites,
     local_chi2,
     segments_around,
     segments_at_once,
@@ -192,11 +193,21 @@ def test_only_what_fitted_when_it_was_searched_is_a_seam():
     # The fourth was left out of a search, the fifth searched beside another and did not fit.
     tries = np.array([0, 3, FIT + 1, ALONE, ALONE + 1, 2 * FIT + 2])
     np.testing.assert_array_equal(_seams(chi2, tries), [False, False, True, False, False, False])
-    cost, count = np.full(100, 32.0), np.full(100, 32.0)
-    cost[50] = 12 * 32
-    near = np.abs(np.arange(100) - 50) <= 5
-    assert not believed_sites(cost, count, 5)[near].any()
-    assert believed_sites(cost, count, 5, near).all()
+
+
+def test_a_patch_that_breaks_down_in_the_last_step_leaves_the_others():
+    times, sites, broken = 3, 6, np.arange(6) == 2
+    spoilt = jnp.where(broken, jnp.nan, 0.25)
+    end = Step(jnp.broadcast_to(spoilt, (times, sites)), jnp.zeros(1), jnp.broadcast_to(spoilt, (times, sites)),
+               jnp.eye(1), jnp.broadcast_to(spoilt, (2, times, sites)), jnp.zeros((2, 1)))  # fmt: skip
+    engine = Engine(None, Settings(), None, None, None, None)  # pyright: ignore[reportArgumentType]
+    data = Data(*(jnp.full((1, sites), 4.0),) * 5)
+    judged = _Judged(np.ones(sites), np.ones(sites, bool), np.zeros(sites, bool))
+    found = _posterior(engine, data, jnp.ones((times, sites)), jnp.ones(1), judged, end)
+    np.testing.assert_array_equal(found.believed, ~broken)
+    np.testing.assert_array_equal(found.mean, np.broadcast_to(np.where(broken, 1.0, 1.25), (times, sites)))
+    np.testing.assert_array_equal(found.std, np.broadcast_to(np.where(broken, 2.0, 0.5), (times, sites)))
+    np.testing.assert_array_equal(found.draws[0], np.broadcast_to(np.where(broken, 1.0, 1.5), (times, sites)))
 
 
 @pytest.mark.parametrize(("places", "searches"), [((), 1), ((10, 500, 999), 3), ((1, 200, 400, 600, 800), 1)])

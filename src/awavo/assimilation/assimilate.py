@@ -62,9 +62,10 @@ class AssimilationState(NamedTuple):
 class Posterior(NamedTuple):
     """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance.
 
-    Where a site is not `believed`, as the observations around it do not fit, its standard deviations are at least the
-    prior's; mean and draws stay those of the mode that was found. Sites of `seams` fitted when their region was solved
-    as one: where they misfit all the same, patches meet, and that is no wrong mode.
+    Where a site is not `believed`, as the observations around it do not fit or its last step was not finite, its
+    standard deviations are at least the prior's; mean and draws stay those of the mode that was found. Sites of `seams`
+    fitted when their region was solved as one: where they misfit all the same, patches meet, and few of these are in a
+    wrong mode.
     """
 
     mean: Float[np.ndarray, "T I"]
@@ -106,10 +107,9 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
 
 
 class _Judged(NamedTuple):
-    """Local chi2, the sites to believe were there no seams, and those to believe and the seams as `tries` tell them."""
+    """Local chi2, the sites to believe, and the seams as `tries` tell them."""
 
     chi2: Float[np.ndarray, " I"]
-    fitting: Bool[np.ndarray, " I"]
     believed: Bool[np.ndarray, " I"]
     seams: Bool[np.ndarray, " I"]
 
@@ -123,8 +123,7 @@ def _judge(engine: Engine, data: Data, x: Array, theta: Array, tries: np.ndarray
     cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
     window = engine.settings.search.window
     chi2 = local_chi2(cost, count, window)
-    seams = _seams(chi2, tries)
-    return _Judged(chi2, believed_sites(cost, count, window), believed_sites(cost, count, window, seams), seams)
+    return _Judged(chi2, believed_sites(cost, count, window), _seams(chi2, tries))
 
 
 def _seams(chi2: np.ndarray, tries: np.ndarray) -> Bool[np.ndarray, " I"]:
@@ -212,7 +211,7 @@ def assimilate(
             x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
         judged = _judge(engine, data, x, theta, tries)
         worst = float(judged.chi2.max())
-        searches = SEARCHES_AGAIN if 0 < _regions(~judged.fitting) <= FEW_REGIONS else ONCE_MORE
+        searches = SEARCHES_AGAIN if 0 < _regions(~judged.believed) <= FEW_REGIONS else ONCE_MORE
         doubt = _doubt(engine, data)
         if length == 1 or search >= searches or worst <= doubt:
             break
@@ -225,10 +224,15 @@ def assimilate(
 
 
 def _posterior(engine: Engine, data: Data, x: Array, theta: Array, judged: _Judged, end: Step) -> Posterior:
-    mean, inferred = np.asarray(x + end.move), engine.settings.infer_theta
-    std = np.sqrt(np.maximum(np.asarray(end.variance), 0.0))
+    move, variance, draws = (np.asarray(a) for a in (end.move, end.variance, end.draws))
+    # A patch far off may break down in its last step: the others are not lost for it.
+    finite = np.isfinite(move).all(0) & np.isfinite(variance).all(0) & np.isfinite(draws).all((0, 1))
+    inferred, believed = engine.settings.infer_theta, judged.believed & finite
+    mean = np.asarray(x) + np.where(finite, move, 0.0)
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
     theta = theta + end.theta if inferred else theta
-    chi2, _, believed, seams = judged
-    std = np.where(believed, std, np.maximum(std, np.sqrt(np.asarray(data.prior_var))))
-    return Posterior(mean, std, mean + np.asarray(end.draws), np.asarray(theta), covariance, chi2, believed, seams)
+    std, prior = np.sqrt(np.maximum(np.where(finite, variance, 0.0), 0.0)), np.sqrt(np.asarray(data.prior_var))
+    return Posterior(
+        mean, np.where(believed, std, np.maximum(std, prior)), mean + np.where(finite, draws, 0.0), np.asarray(theta),
+        covariance, judged.chi2, believed, judged.seams,
+    )  # fmt: skip

@@ -84,7 +84,7 @@ def local_fit(
 ) -> Fit:
     """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused.
 
-    What `seams` explain is told and not refused.
+    Misfits of `seams` are told and not refused.
     """
     if not finite:
         told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
@@ -99,10 +99,10 @@ def local_fit(
     notes = []
     if len(lost):
         notes.append(f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them "
-                     "does not fit, a wrong mode there; their intervals are the prior's.")  # fmt: skip
+                     "does not fit, so that the mode may be wrong there; their intervals are the prior's.")  # fmt: skip
     if len(seamy):
-        notes.append(f"{len(seamy)} of {len(chi2)} sites ({_listed(seamy)}) misfit where patches of the lattice meet; "
-                     "solved as one, the regions around them fit.")  # fmt: skip
+        notes.append(f"{len(seamy)} of {len(chi2)} sites ({_listed(seamy)}) misfit where patches of the lattice meet: "
+                     "solved as one, the regions around them fitted, and few such are wrong modes.")  # fmt: skip
     rest = np.where(believed & ~excused, chi2, 0.0)
     if rest.max() > doubt:
         notes.append(f"sites around {int(np.argmax(rest))} fit less well than chance mostly allows (local chi2 "

@@ -79,18 +79,10 @@ def local_chi2(cost: Float[np.ndarray, " I"], count: Num[np.ndarray, " I"], wind
     return _around(np.nan_to_num(cost, nan=1e9, posinf=1e9), window) / np.maximum(_around(count, window), 1.0)
 
 
-def believed_sites(
-    cost: Float[np.ndarray, " I"],
-    count: Num[np.ndarray, " I"],
-    window: int,
-    seams: Bool[np.ndarray, " I"] | bool = False,
-) -> Bool[np.ndarray, " I"]:
-    """Sites that no window with a misfit beyond chance holds: in one that does the posterior is of a wrong mode.
-
-    Windows around `seams` are excused.
-    """
+def believed_sites(cost: Float[np.ndarray, " I"], count: Num[np.ndarray, " I"], window: int) -> Bool[np.ndarray, " I"]:
+    """Sites that no window with a misfit beyond chance holds: in one that does the posterior may be of a wrong mode."""
     inside = _around(count, window)
-    wrong = (excess(local_chi2(cost, count, window) * inside, inside) > BEYOND) & ~np.asarray(seams)
+    wrong = excess(local_chi2(cost, count, window) * inside, inside) > BEYOND
     return np.asarray(_around(wrong.astype(float), window) < 0.5)
 
 
