@@ -76,6 +76,12 @@ MUTANTS = {
         "pass",
         "tests/transport/test_variants.py",
     ),
+    "levels of 29 bits": Mutant(
+        "transport/host_cells.py",
+        "np.left_shift(levels, 1, out=merged)",
+        "np.left_shift(levels >> 23 << 23, 1, out=merged)",
+        "tests/transport/test_by_numpy.py",
+    ),
     "the index stays in the sorted numbers' order": Mutant(
         "transport/host_cells.py",
         "bits |= np.arange(num)",

@@ -44,6 +44,10 @@ ROWS = (
     (f"{SAFETY}/swimmer-velocity", "Swimmer velocity", (25,), 1_000_000, ">= 90, 9 of 10", 1),
     (f"{SAFETY}/point-goal1", "Point Goal 1", (25,), 300_000, "", 1),
     (f"{SAFETY}/point-goal1", "Point Goal 1", (25,), 1_000_000, ">= 25, 9 of 10", 1),
+    (f"{SAFETY}/car-goal1", "Car Goal 1", (25,), 300_000, "", 1),
+    (f"{SAFETY}/car-goal1", "Car Goal 1", (25,), 1_000_000, ">= 28, 9 of 10", 1),
+    (f"{SAFETY}/point-goal2", "Point Goal 2", (25,), 300_000, "", 1),
+    (f"{SAFETY}/point-goal2", "Point Goal 2", (25,), 1_000_000, "> 1.7, 9 of 10", 1),
 )
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import wasserstein_distance
 
 from awavo.errors import InputError
 from awavo.transport import host, sliced_gradient, sliced_wasserstein
@@ -27,6 +28,16 @@ def test_extremes_keep_all_their_bits():
     order = sort_with_order(rows)
     np.testing.assert_array_equal(rows, np.sort(x))
     np.testing.assert_array_equal(x[order], rows)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_light_atom_far_away_keeps_its_mass(rng, kind):
+    x, y, weights = rng.standard_normal((50, 2)), rng.standard_normal((40, 2)), np.ones(50)
+    x[0], weights[0] = (1e10, 0.0), 1e-9
+    weights /= weights.sum()
+    exact = np.mean([wasserstein_distance(x[:, i], y[:, i], weights) for i in range(2)])
+    found = sliced_wasserstein(*(v.astype(kind) for v in (x, y, weights)), slices=np.eye(2, dtype=kind), order=1)
+    assert float(found) == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize("num_y", [20, 13])

@@ -62,19 +62,13 @@ def ticks(weights: np.ndarray) -> Int[np.ndarray, " n"]:
 def _fill_levels(
     merged: Int[np.ndarray, "l n"], shares: Int[np.ndarray, " n"], order: Int[np.ndarray, "l n"], tag: int
 ) -> None:
-    """Write cumulated weights, tagged, in the bits that `merged` has."""
+    """Write cumulated weights, tagged."""
     levels = np.cumsum(shares.take(order, mode="clip"), axis=1)
     # Rounded shares may miss one by a few ticks: the last level is one exactly.
     np.minimum(levels, 1 << _LEVEL_BITS, out=levels)
     levels[:, -1] = 1 << _LEVEL_BITS
-    np.right_shift(levels, _LEVEL_BITS - _level_bits(merged.dtype), out=merged, casting="unsafe")
-    merged <<= 1
+    np.left_shift(levels, 1, out=merged)
     merged |= tag
-
-
-def _level_bits(kind: np.dtype) -> int:
-    """Bits of a level beside its tag: single precision does not see what lies below 2^-29."""
-    return 29 if kind.itemsize == 4 else _LEVEL_BITS
 
 
 def weighted_cells(
@@ -89,7 +83,7 @@ def weighted_cells(
     Cells without mass are kept, so that all slices have n + m of them; such a cell may name the atom behind the last.
     """
     (rows, num_x), num_y = x_order.shape, y_order.shape[1]
-    merged = np.empty((rows, num_x + num_y), np.int32 if kind.itemsize == 4 else np.int64)
+    merged = np.empty((rows, num_x + num_y), np.int64)
     _fill_levels(merged[:, :num_x], x_ticks, x_order, 0)
     _fill_levels(merged[:, num_x:], y_ticks, y_order, 1)
     merged.sort(axis=1)
@@ -103,7 +97,7 @@ def weighted_cells(
     mass = np.empty(merged.shape, kind)
     mass[:, 0] = merged[:, 0]
     np.subtract(merged[:, 1:], merged[:, :-1], out=mass[:, 1:], casting="unsafe")
-    mass *= 2.0 ** -_level_bits(merged.dtype)
+    mass *= 2.0**-_LEVEL_BITS
     return Cells(x_index, y_index, mass, of_y == 0)
 
 
