@@ -34,29 +34,47 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = {
-    "sites that were not searched pass for seams": Mutant(
+    "joined steps without a force": Mutant(
+        "assimilation/trajectories.py",
+        "push.at[:-1, ..., 0].add(joined * force)",
+        "push",
+        "tests/assimilation/test_trajectories.py",
+    ),
+    "joined steps without stiffness": Mutant(
+        "assimilation/trajectories.py",
+        "joined * HELD * jnp.maximum(stiff, 0.0)",
+        "0.0",
+        "tests/assimilation/test_trajectories.py",
+    ),
+    "what is felt is looked for on the wrong side": Mutant(
+        "assimilation/trajectories.py",
+        "jnp.roll(numbers, -shifts[i]",
+        "jnp.roll(numbers, shifts[i]",
+        "tests/assimilation/test_trajectories.py",
+    ),
+    "joined steps that swing are kept": Mutant(
         "assimilation/assimilate.py",
-        "return (tries % ALONE >= FIT)",
-        "return (tries >= FIT)",
+        "if not swings.any():",
+        "if True:",
         "tests/assimilation/test_assimilation.py",
     ),
-    "a patch that breaks down spoils the mean": Mutant(
+    "the last step of patches alone moves the mean": Mutant(
         "assimilation/assimilate.py",
-        "mean = np.asarray(x) + np.where(finite, move, 0.0)",
-        "mean = np.asarray(x) + move",
+        "for a in (x, end.variance, end.draws)",
+        "for a in (x + end.move, end.variance, end.draws)",
         "tests/assimilation/test_assimilation.py",
     ),
-    "a site whose last step was not finite is believed": Mutant(
-        "assimilation/assimilate.py",
-        "judged.believed & finite",
-        "judged.believed",
-        "tests/assimilation/test_assimilation.py",
-    ),
-    "a seam hides a doubt elsewhere": Mutant(
+    "sites not believed hide a doubt elsewhere": Mutant(
         "assimilation/local.py",
         "if rest.max() > doubt:",
         "if rest.max() > doubt and not notes:",
         "tests/assimilation/test_infer.py",
+    ),
+    "a site whose spread was not finite is believed": Mutant(
+        "assimilation/assimilate.py",
+        "believed & finite",
+        "believed",
+        "tests/assimilation/test_assimilation.py",
     ),
     "many segments get the most starts": Mutant(
         "assimilation/assimilate.py",
@@ -66,7 +84,7 @@ MUTANTS = {
     ),
     "a few regions are searched again once": Mutant(
         "assimilation/assimilate.py",
-        "if 0 < _regions(~judged.believed) <= FEW_REGIONS",
+        "if 0 < _regions(~believed) <= FEW_REGIONS",
         "if False",
         "tests/assimilation/test_assimilation.py",
     ),
@@ -87,12 +105,6 @@ MUTANTS = {
         "bits |= np.arange(num)",
         "bits |= np.arange(num) // 2",
         "tests/transport/test_by_numpy.py",
-    ),
-    "seams wherever something misfits": Mutant(
-        "assimilation/assimilate.py",
-        "return (tries % ALONE >= FIT) & (chi2 <= SEAM)",
-        "return chi2 <= SEAM",
-        "tests/assimilation/test_assimilation.py",
     ),
     "sites believed wherever they are": Mutant(
         "assimilation/modes.py",

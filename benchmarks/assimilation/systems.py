@@ -5,8 +5,8 @@
 Systems: pendulum, lorenz63, double-pendulum, ks (--states 128 or 4096), lorenz96 (--states, --unit: its length unit).
 A seed is *wrong* when its error is above 1.3 times that of the solution that starts at the truth; it must be marked: as
 a whole, or at the sites that are not believed, so that the others are within 1.3 times.
-Settings were chosen on seeds 100 to 109 (how often rings are searched again: on 430 to 439 and 454 of Lorenz-96). Times: the first call of the process (cold, with compiling), and the
-later ones, wall and processor.
+Settings were chosen on seeds 100 to 109 (how often rings are searched again: on 430 to 439 and 454 of Lorenz-96).
+Times: the first call of the process (cold, with compiling), and the later ones, wall and processor.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ def measure(states: int, seed: int, rounds: int, memory_mb: float) -> dict:
 
 
 def doubts(item: Posterior, truth: np.ndarray) -> dict:
-    """How many sites are not believed, how many misfit at seams and are, and the error of all states of each."""
+    """How many sites are not believed, how many of the others misfit, and the error of all states of each."""
     told = {}
-    for name, sites in (("not_believed", ~item.believed), ("at_seams", item.seams & (item.chi2 > MISFIT))):
+    for name, sites in (("not_believed", ~item.believed), ("misfits", item.believed & (item.chi2 > MISFIT))):
         error = (item.mean - truth)[:, sites]
         told |= {name: int(sites.sum()), f"rmse_{name}": float(np.sqrt(np.mean(error**2))) if sites.any() else None}
     return told

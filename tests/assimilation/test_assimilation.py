@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 from awavo.assimilation.assimilate import (
-    ALONE,
-    FIT,
     AssimilationState,
     Posterior,
+    _advance,
     _explore,
-    _Judged,
     _posterior,
-    _seams,
     assimilate,
     first_state,
 )
@@ -158,7 +155,7 @@ def test_only_what_is_near_a_misfit_is_searched_again():
         return x, np.zeros(len(firsts), bool)
 
     settings = Settings(search=SearchSettings(rounds=1, starts=(1,), slots=64))
-    keep = lambda data, x, theta, q: (x, theta)  # noqa: E731
+    keep = lambda data, x, theta, q, joined: (x, theta)  # noqa: E731
     engine = Engine(None, settings, keep, lambda *_: (cost, np.full(1000, 32.0)), search, None)  # pyright: ignore
     twin = twin_experiment(1000, seed=0)
     data = make_data(System(**lorenz96_system(1000)), twin.observed, 1.0, settings)
@@ -188,26 +185,37 @@ def test_few_segments_searched_again_get_the_most_starts(segments, starts):
     assert tried == [starts]
 
 
-def test_only_what_fitted_when_it_was_searched_is_a_seam():
-    chi2 = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
-    # The fourth was left out of a search, the fifth searched beside another and did not fit.
-    tries = np.array([0, 3, FIT + 1, ALONE, ALONE + 1, 2 * FIT + 2])
-    np.testing.assert_array_equal(_seams(chi2, tries), [False, False, True, False, False, False])
+def test_where_joined_steps_swing_what_patches_alone_found_stays():
+    sites, far = 400, 200
+
+    def advance(data, x, theta, q, joined):
+        return x + joined * jnp.where(jnp.arange(sites) == far, 9.0, 0.1), theta
+
+    def chi2(data, x, theta):
+        return 3 * jnp.sum(x**2, 0), jnp.full(sites, 3)
+
+    engine = Engine(None, Settings(), advance, chi2, None, None)  # pyright: ignore[reportArgumentType]
+    data = Data(*(jnp.ones((1, sites)),) * 5)
+    x, _ = _advance(engine, data, jnp.zeros((3, sites)), jnp.ones(1), 0.1, 1, 2)
+    kept = np.asarray(x[0] == 0)
+    assert kept[far - 30 : far + 31].all()
+    np.testing.assert_allclose(x[0][np.abs(np.arange(sites) - far) > 60], 0.2, rtol=1e-6)
+    assert kept.sum() < 120
 
 
-def test_a_patch_that_breaks_down_in_the_last_step_leaves_the_others():
+def test_a_patch_whose_spread_breaks_down_leaves_the_others():
     times, sites, broken = 3, 6, np.arange(6) == 2
     spoilt = jnp.where(broken, jnp.nan, 0.25)
-    end = Step(jnp.broadcast_to(spoilt, (times, sites)), jnp.zeros(1), jnp.broadcast_to(spoilt, (times, sites)),
-               jnp.eye(1), jnp.broadcast_to(spoilt, (2, times, sites)), jnp.zeros((2, 1)))  # fmt: skip
+    end = Step(jnp.full((times, sites), 7.0), jnp.zeros(1), jnp.broadcast_to(spoilt, (times, sites)), jnp.eye(1),
+               jnp.broadcast_to(spoilt, (2, times, sites)), jnp.zeros((2, 1)))  # fmt: skip
     engine = Engine(None, Settings(), None, None, None, None)  # pyright: ignore[reportArgumentType]
     data = Data(*(jnp.full((1, sites), 4.0),) * 5)
-    judged = _Judged(np.ones(sites), np.ones(sites, bool), np.zeros(sites, bool))
-    found = _posterior(engine, data, jnp.ones((times, sites)), jnp.ones(1), judged, end)
+    x, good = jnp.ones((times, sites)), np.ones(sites, bool)
+    found = _posterior(engine, data, x, jnp.ones(1), np.ones(sites), good, end)
     np.testing.assert_array_equal(found.believed, ~broken)
-    np.testing.assert_array_equal(found.mean, np.broadcast_to(np.where(broken, 1.0, 1.25), (times, sites)))
+    np.testing.assert_array_equal(found.mean, x)  # where joined steps ended, not moved by patches alone
     np.testing.assert_array_equal(found.std, np.broadcast_to(np.where(broken, 2.0, 0.5), (times, sites)))
-    np.testing.assert_array_equal(found.draws[0], np.broadcast_to(np.where(broken, 1.0, 1.5), (times, sites)))
+    np.testing.assert_array_equal(found.draws[0], np.broadcast_to(np.where(broken, 1.0, 1.25), (times, sites)))
 
 
 @pytest.mark.parametrize(("places", "searches"), [((), 1), ((10, 500, 999), 3), ((1, 200, 400, 600, 800), 1)])
@@ -216,7 +224,7 @@ def test_many_regions_are_searched_again_once_a_few_more_often(places, searches)
     cost[list(places or (500,))] = (40 if places else 5) * 32  # beyond chance, or perhaps not
 
     settings = Settings(search=SearchSettings(rounds=1, starts=(1,), slots=64))
-    keep = lambda data, x, theta, q: (x, theta)  # noqa: E731
+    keep = lambda data, x, theta, q, joined: (x, theta)  # noqa: E731
     twin = twin_experiment(1000, seed=0)
     data = make_data(System(**lorenz96_system(1000)), twin.observed, 1.0, settings)
     blank = jnp.zeros((33, 1000))

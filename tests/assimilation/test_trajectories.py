@@ -1,9 +1,12 @@
 """Smoother, lattice and tangent step against dense linear algebra."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from awavo.assimilation.lattice import make_lattice, measure_reach
 from awavo.assimilation.smoother import filter_chains, smooth_chains, smoothed_variance
@@ -38,13 +41,14 @@ def test_smoother_solves_the_chain_exactly():
     m = 0.4 * rng.normal(size=(steps, chains, n, n))
     q, w = rng.uniform(0.01, 1, (steps, chains, n)), rng.uniform(0, 2, (steps + 1, chains, n)).round()
     start, defect = rng.normal(size=(chains, n, 2)), rng.normal(size=(steps, chains, n, 2))
-    residual = rng.normal(size=(steps + 1, chains, n, 2))
+    residual, force = rng.normal(size=(2, steps + 1, chains, n, 2))
     with jax.enable_x64(True):
 
         @jax.jit
         def solve(m, q, w, start, defect, residual):
             covariance = filter_chains(m, jnp.broadcast_to(2.0 * jnp.eye(n), (chains, n, n)), q, w)
-            return *smooth_chains(m, covariance, start, defect, w, residual), smoothed_variance(m, covariance, w)
+            push = w[..., None] * residual + force
+            return *smooth_chains(m, covariance, start, defect, w, push), smoothed_variance(m, covariance, w)
 
         delta, multiplier, variance = map(np.asarray, solve(m, q, w, start, defect, residual))
     for b in range(chains):
@@ -52,7 +56,7 @@ def test_smoother_solves_the_chain_exactly():
             hessian, gradient = dense_chain(
                 m[:, b], q[:, b], w[:, b], start[b, :, r], defect[:, b, :, r], residual[:, b, :, r], 2.0
             )
-            exact = np.linalg.solve(hessian, gradient).reshape(steps + 1, n)
+            exact = np.linalg.solve(hessian, gradient + force[:, b, :, r].reshape(-1)).reshape(steps + 1, n)
             np.testing.assert_allclose(delta[:, b, :, r], exact, atol=1e-9)
             jump = exact[1:] - np.einsum("kij,kj->ki", m[:, b], exact[:-1]) - defect[:, b, :, r]
             np.testing.assert_allclose(multiplier[:, b, :, r] * q[:, b], jump, atol=1e-9)
@@ -171,3 +175,37 @@ def test_patches_in_groups_are_the_same_patches():
     ]
     np.testing.assert_allclose(*steps, atol=1e-4)
     assert np.abs(steps[0]).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("shape", "flow", "reach", "core", "margin"),
+    [((96,), lorenz96_flow(5, 0.025), ((5, 10),), 16, 8), ((14, 14), grid_flow, ((1, 1), (1, 1)), 4, 1)],
+    ids=["ring", "grid"],
+)
+def test_joined_steps_end_at_the_minimum_and_patches_alone_beside_it(shape, flow, reach, core, margin):
+    size, times, rng = int(np.prod(shape)), 8, np.random.default_rng(0)
+    with jax.enable_x64(True):
+        theta, states = jnp.array([8.0 if len(shape) == 1 else 0.1]), [jnp.asarray(rng.normal(size=shape))]
+        for _ in range(12 + times):
+            states.append(flow(states[-1], theta))
+        truth = np.stack(states[-times - 1 :]).reshape(times + 1, size)
+        seen = (np.arange(size) % 3 < 2) * np.ones((times, 1))
+        value = truth[1:] + 0.1 * rng.normal(size=(times, size))
+        noise = np.full(value.shape, 1e-2)
+        data = Data(*map(jnp.asarray, (truth[0], np.full(size, 1.0), value, seen / 0.01, noise)))
+
+        @partial(jax.jit, static_argnums=2)
+        def end(x, joined, core, steps):
+            lattice = make_lattice(shape, reach, core=core, margin=margin)
+
+            def step(_, x):
+                return x + 0.6 * tangent_step(lattice, flow, x, theta, data, joined=joined, tolerated=jnp.inf).move
+
+            return lax.fori_loop(0, steps, step, x)
+
+        exact = end(jnp.asarray(truth), 0.0, 2 * size, 30)  # one patch
+        alone = end(exact, 0.0, core, 30)
+        joined = end(alone, 1.0, core, 40)
+    off = np.abs(np.asarray([alone - exact, joined - exact])).max((1, 2))
+    assert off[0] > 1e-3
+    assert off[1] < 0.02 * off[0]

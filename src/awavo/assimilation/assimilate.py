@@ -3,7 +3,8 @@ r"""Infer trajectory and parameters of a local system on a ring or grid from par
 One pass: (1) annealed projection of the data: q falls from `anneal[0]` to the search's `floor`; (2) the search for
 modes at that q, and again where the tightened model shows a region that misfits; (3) the posterior at `model_noise`:
 marginal standard deviations and an ensemble, whose members are W2 projections of noise-augmented data. A tighter model
-while searching converges more slowly across patches.
+while searching converges more slowly across patches. Joined steps (`trajectories`) end each stage whose misfits are
+looked at: of patches alone, sites would misfit where two meet.
 Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
 between any two of them.
 """
@@ -32,26 +33,21 @@ from awavo.assimilation.trajectories import Data, Step
 
 __all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_stages", "suspicious"]
 
-# Sites by which segments are moved at random from round to round, and steps at the end with the tightest model.
-SHIFT, TIGHTENING = 3, 3
+# Sites by which segments are moved at random from round to round.
+SHIFT = 3
+# Steps at the end with the tightest model, of patches alone and joined.
+TIGHTENING, JOINING = 3, 6
 # Searches more at most where a few regions misfit at the end beyond chance, and where it may be chance or they are
 # many: of many, what can be regained is so at once (10,000 states: the same error after one as after three).
 SEARCHES_AGAIN, ONCE_MORE, FEW_REGIONS = 3, 1, 4
+# A rise of the local chi2 by which joined steps are known to swing.
+SWING = 0.5
 # Segments up to which a search again begins with the most starts: fewer missed a mode of a thousand states.
 FEW_SEGMENTS = 16
-# The local chi2 up to which a misfit may be that of a seam.
-SEAM = 3.0
-# What a search that ended well adds to a site's counter of searches, and what says that it is not searched: all three
-# live in one number.
-FIT, ALONE = 1000, 1_000_000
 
 
 class AssimilationState(NamedTuple):
-    """How far an inference has come: all that is needed to resume it.
-
-    `tries` counts the searches of each site, and FIT more for each after which it fitted; ALONE is for sites that a
-    search again leaves out.
-    """
+    """How far an inference has come: all that is needed to resume it. `tries` counts the searches of each site."""
 
     x: Float[Array, "T I"]
     theta: Float[Array, " p"]
@@ -62,10 +58,8 @@ class AssimilationState(NamedTuple):
 class Posterior(NamedTuple):
     """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance.
 
-    Where a site is not `believed`, as the observations around it do not fit or its last step was not finite, its
-    standard deviations are at least the prior's; mean and draws stay those of the mode that was found. Sites of `seams`
-    fitted when their region was solved as one: where they misfit all the same, patches meet, and few of these are in a
-    wrong mode.
+    Where a site is not `believed`, as the observations around it do not fit or its spread is not finite, its standard
+    deviations are at least the prior's; mean and draws stay those of the mode that was found.
     """
 
     mean: Float[np.ndarray, "T I"]
@@ -75,7 +69,6 @@ class Posterior(NamedTuple):
     theta_cov: Float[np.ndarray, "p p"]
     chi2: Float[np.ndarray, " I"]
     believed: Bool[np.ndarray, " I"]
-    seams: Bool[np.ndarray, " I"]
 
 
 def num_stages(settings: Settings, searched: bool) -> int:
@@ -106,47 +99,48 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
     return x, len(np.unique(np.concatenate([chosen[np.asarray(better)] for chosen, better in changed])))
 
 
-class _Judged(NamedTuple):
-    """Local chi2, the sites to believe, and the seams as `tries` tell them."""
+def _advance(
+    engine: Engine, data: Data, x: Array, theta: Array, q: float, alone: int = 1, joined: int = 0
+) -> tuple[Array, Array]:
+    """Take steps of patches alone, then joined ones; where these swing, what patches alone found stays."""
+    for _ in range(alone):
+        x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype), jnp.zeros((), x.dtype))
+    if not joined:
+        return x, theta
+    apart = x
+    for _ in range(joined):
+        x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype), jnp.ones((), x.dtype))
+    return _calmed(engine, data, apart, x, theta), theta
 
-    chi2: Float[np.ndarray, " I"]
-    believed: Bool[np.ndarray, " I"]
-    seams: Bool[np.ndarray, " I"]
+
+def _calmed(engine: Engine, data: Data, apart: Array, joined: Array, theta: Array) -> Array:
+    before, after = (_local_chi2(engine, data, x, theta) for x in (apart, joined))
+    swings = ~(after <= np.maximum(before, 1.0) + SWING)
+    if not swings.any():
+        return joined
+    near = sites_near(swings, engine.settings.core + 2 * engine.settings.margin)
+    return jnp.where(jnp.asarray(near), apart, joined)
 
 
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
-    cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
-    return local_chi2(cost, count, engine.settings.search.window)
+    return _judged(engine, data, x, theta)[0]
 
 
-def _judge(engine: Engine, data: Data, x: Array, theta: Array, tries: np.ndarray) -> _Judged:
+def _judged(
+    engine: Engine, data: Data, x: Array, theta: Array
+) -> tuple[Float[np.ndarray, " I"], Bool[np.ndarray, " I"]]:
+    """Local chi2, and the sites to believe."""
     cost, count = (np.asarray(a, float) for a in engine.chi2(data, x, theta))
     window = engine.settings.search.window
-    chi2 = local_chi2(cost, count, window)
-    return _Judged(chi2, believed_sites(cost, count, window), _seams(chi2, tries))
-
-
-def _seams(chi2: np.ndarray, tries: np.ndarray) -> Bool[np.ndarray, " I"]:
-    """Sites that fitted when they were searched, with what is around them: if patches misfit there, their seams do."""
-    return (tries % ALONE >= FIT) & (chi2 <= SEAM)
-
-
-def _fitting(engine: Engine, tries: np.ndarray) -> Float[np.ndarray, " I"]:
-    """The local chi2 up to which a site fits: each search raises it, as some exceed it by chance."""
-    search = engine.settings.search
-    return np.minimum(search.threshold * search.patience ** (tries % FIT), search.certain)
-
-
-def _tolerated(engine: Engine, tries: np.ndarray) -> Float[np.ndarray, " I"]:
-    """The local chi2 up to which a site is not searched (again)."""
-    return np.where(tries >= 2 * FIT, np.inf, _fitting(engine, tries))
+    return local_chi2(cost, count, window), believed_sites(cost, count, window)
 
 
 def _suspects(engine: Engine, chi2: np.ndarray, tries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First sites of the segments to search, and for every site whether it is searched."""
     search, num = engine.settings.search, len(chi2)
     length = segment_length(num, search)
-    bad = chi2 > _tolerated(engine, tries)
+    # Each search that a site has seen raises what is tolerated there, as some exceed it by chance.
+    bad = chi2 > np.minimum(search.threshold * search.patience**tries, search.certain)
     # 8 less than the inner sites: a segment that is shifted by SHIFT either way still holds its region.
     firsts = segments_around(bad, length, length - 2 * search.border - 8)
     searched = np.zeros(num, bool)
@@ -189,7 +183,7 @@ def assimilate(
     schedule = [*settings.anneal, *[held] * settings.polish]
     while stage < len(schedule):
         q = max(schedule[stage], settings.model_noise)
-        x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype))
+        x, theta = _advance(engine, data, x, theta, q, joined=int(stage >= len(settings.anneal)))
         stage += 1
         yield AssimilationState(x, theta, stage, tries), f"annealing, q = {q:g}"
     # A search is some rounds and, as one more stage, the tightening of the model, after which it is judged.
@@ -202,37 +196,36 @@ def assimilate(
             if len(firsts) == 0:
                 break
             x, changed = _explore(engine, data, stage, x, theta, firsts)
-            # Where segments fit, twice, and patches then do not, the seams of the patches are at fault, not the mode.
-            fits = _local_chi2(engine, data, x, theta) <= _fitting(engine, tries)
-            x, theta = engine.advance(data, x, theta, jnp.asarray(held, x.dtype))
-            stage, tries = stage + 1, tries + (searched * (1 + FIT * fits)).astype(np.int32)
+            x, theta = _advance(engine, data, x, theta, held, joined=1)
+            stage, tries = stage + 1, tries + searched.astype(np.int32)
             yield AssimilationState(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
-        for _ in range(TIGHTENING):
-            x, theta = engine.advance(data, x, theta, jnp.asarray(settings.model_noise, x.dtype))
-        judged = _judge(engine, data, x, theta, tries)
-        worst = float(judged.chi2.max())
-        searches = SEARCHES_AGAIN if 0 < _regions(~judged.believed) <= FEW_REGIONS else ONCE_MORE
+        x, theta = _advance(engine, data, x, theta, settings.model_noise, TIGHTENING, JOINING)
+        chi2, believed = _judged(engine, data, x, theta)
+        worst = float(chi2.max())
+        searches = SEARCHES_AGAIN if 0 < _regions(~believed) <= FEW_REGIONS else ONCE_MORE
         doubt = _doubt(engine, data)
         if length == 1 or search >= searches or worst <= doubt:
             break
-        # Anew around what misfits and nowhere else: a tighter model lifts every misfit, chance's as well.
-        misfits = sites_near(judged.chi2 > doubt, segment_length(len(tries), settings.search))
-        stage, tries = last + 1, np.where(misfits, 0, ALONE).astype(tries.dtype)
+        # Anew around what misfits; elsewhere with the patience that the searches before have left.
+        misfits = sites_near(chi2 > doubt, segment_length(len(tries), settings.search))
+        stage, tries = last + 1, np.where(misfits, 0, tries).astype(tries.dtype)
         yield AssimilationState(x, theta, stage, tries), f"local chi2 {worst:.2f}: searching again"
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
-    yield _posterior(engine, data, x, theta, judged, engine.finish(data, key, x, theta)), "posterior"
+    end = engine.finish(data, key, x, theta)
+    yield _posterior(engine, data, x, theta, chi2, believed, end), "posterior"
 
 
-def _posterior(engine: Engine, data: Data, x: Array, theta: Array, judged: _Judged, end: Step) -> Posterior:
-    move, variance, draws = (np.asarray(a) for a in (end.move, end.variance, end.draws))
-    # A patch far off may break down in its last step: the others are not lost for it.
-    finite = np.isfinite(move).all(0) & np.isfinite(variance).all(0) & np.isfinite(draws).all((0, 1))
-    inferred, believed = engine.settings.infer_theta, judged.believed & finite
-    mean = np.asarray(x) + np.where(finite, move, 0.0)
+def _posterior(
+    engine: Engine, data: Data, x: Array, theta: Array, chi2: np.ndarray, believed: np.ndarray, end: Step
+) -> Posterior:
+    # The states are those of the joined steps; the last one, of patches alone, is for the spread around them.
+    mean, variance, draws = (np.asarray(a) for a in (x, end.variance, end.draws))
+    # A patch far off may break down there: the others are not lost for it.
+    finite = np.isfinite(variance).all(0) & np.isfinite(draws).all((0, 1))
+    inferred, believed = engine.settings.infer_theta, believed & finite
     covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
-    theta = theta + end.theta if inferred else theta
     std, prior = np.sqrt(np.maximum(np.where(finite, variance, 0.0), 0.0)), np.sqrt(np.asarray(data.prior_var))
     return Posterior(
         mean, np.where(believed, std, np.maximum(std, prior)), mean + np.where(finite, draws, 0.0), np.asarray(theta),
-        covariance, judged.chi2, believed, judged.seams,
+        covariance, chi2, believed,
     )  # fmt: skip

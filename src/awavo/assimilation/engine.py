@@ -29,6 +29,8 @@ __all__ = [
 # Standard deviation of the model that its seams between patches are forgiven, in units of `Settings`: on rings, where a
 # misfit starts a search, and elsewhere, where it is a verdict.
 SEAMS, WIDE_SEAMS = 0.1, 0.3
+# Share of a joined step that is taken: whole ones swing.
+DAMPED = 0.6
 # What runs often is compiled nearly as well as can be, in a quarter less time.
 BRISK = {"xla_backend_optimization_level": "1"}
 # Compiled engines that are kept.
@@ -70,8 +72,8 @@ class Settings(NamedTuple):
 class Engine(NamedTuple):
     """Stages for all observations of one shape, as `jax.jit` makes them; `compile_engine` puts compiled ones in place.
 
-    `advance(data, x, theta, q)`, `chi2(data, x, theta)`, on rings `search(data, key, starts, x, theta, firsts)`, and
-    `finish(data, key, x, theta)`.
+    `advance(data, x, theta, q, joined)`, `chi2(data, x, theta)`, `finish(data, key, x, theta)`, and on rings
+    `search(data, key, starts, x, theta, firsts)`.
     """
 
     lattice: Lattice
@@ -121,14 +123,16 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     often, once = (BRISK, CHEAP) if on_cpu else (None, None)
 
     @partial(jax.jit, compiler_options=often)
-    def advance(data, x, theta, q):
+    def advance(data, x, theta, q, joined):
         def step(at, q):
             # Annealing: the model is believed less than it deserves until the states are near.
             relaxed = data._replace(noise=jnp.maximum(data.noise, q**2))
             made = tangent_step(
-                lattice, flow, at[0], at[1], relaxed, coarse=coarse, theta_precision=precision, groups=groups
-            )
-            return made.move, made.theta if settings.infer_theta else jnp.zeros_like(at[1])
+                lattice, flow, at[0], at[1], relaxed, coarse=coarse, theta_precision=precision, groups=groups,
+                joined=joined if len(lattice.patch_site) > 1 else None,
+            )  # fmt: skip
+            share = 1 - (1 - DAMPED) * joined
+            return share * made.move, share * made.theta if settings.infer_theta else jnp.zeros_like(at[1])
 
         return project(step, (x, theta), q[None], radius=2 * jnp.sqrt(jnp.max(data.prior_var)))
 
@@ -210,7 +214,7 @@ def compile_engine(
     at = jnp.asarray(theta, x.dtype)
     key, firsts = jax.random.key(0), jnp.zeros(engine.settings.search.slots, int)
     stages = {
-        "advance": engine.advance.lower(data, x, at, jnp.ones((), x.dtype)),
+        "advance": engine.advance.lower(data, x, at, jnp.ones((), x.dtype), jnp.ones((), x.dtype)),
         "chi2": engine.chi2.lower(data, x, at),
         "finish": engine.finish.lower(data, key, x, at),
     }

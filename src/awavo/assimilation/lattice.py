@@ -33,6 +33,7 @@ class Lattice(NamedTuple):
     """
 
     shape: tuple[int, ...]
+    reach: Reach
     num_colours: int
     colour: Int[np.ndarray, " I"]
     patch_site: Int[np.ndarray, "P n"]
@@ -119,4 +120,4 @@ def make_lattice(shape: tuple[int, ...], reach: Reach, *, core: int = 16, margin
     home = np.zeros(int(np.prod(shape)), int)
     where = np.argwhere(inner > 0)
     home[patch_site[where[:, 0], where[:, 1]]] = where[:, 0] * patch_site.shape[1] + where[:, 1]
-    return Lattice(shape, int(np.prod(counts)), colour, patch_site, inner.astype(np.float32), within, home)
+    return Lattice(shape, reach, int(np.prod(counts)), colour, patch_site, inner.astype(np.float32), within, home)

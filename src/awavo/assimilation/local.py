@@ -80,17 +80,12 @@ def local_fit(
     overall: float,
     finite: bool,
     doubt: float = MISFIT,
-    seams: Bool[np.ndarray, " I"] | bool = False,
 ) -> Fit:
-    """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused.
-
-    Misfits of `seams` are told and not refused.
-    """
+    """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused."""
     if not finite:
         told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
         return Fit(False, np.inf, np.inf, False, (told,), ())
-    excused = (chi2 > MISFIT) & np.asarray(seams)
-    bad, lost, seamy = (np.flatnonzero(a) for a in ((chi2 > MISFIT) & ~excused, ~believed, excused))
+    bad, lost = np.flatnonzero(chi2 > MISFIT), np.flatnonzero(~believed)
     worst = float(chi2.max())
     if len(bad) > DOUBTFUL * len(chi2) + 1:
         problem = (f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {_listed(bad)}): a "
@@ -100,10 +95,7 @@ def local_fit(
     if len(lost):
         notes.append(f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them "
                      "does not fit, so that the mode may be wrong there; their intervals are the prior's.")  # fmt: skip
-    if len(seamy):
-        notes.append(f"{len(seamy)} of {len(chi2)} sites ({_listed(seamy)}) misfit where patches of the lattice meet: "
-                     "solved as one, the regions around them fitted, and few such are wrong modes.")  # fmt: skip
-    rest = np.where(believed & ~excused, chi2, 0.0)
+    rest = np.where(believed, chi2, 0.0)
     if rest.max() > doubt:
         notes.append(f"sites around {int(np.argmax(rest))} fit less well than chance mostly allows (local chi2 "
                      f"{rest.max():.2f}): this may be a wrong mode there.")  # fmt: skip
@@ -151,7 +143,7 @@ def infer_local(
     residual = (np.nan_to_num(value) - posterior.mean[1:])[seen] / noise[seen]
     finite = bool(np.isfinite(posterior.mean).all() and np.isfinite(posterior.std).all())
     overall = float(np.mean(residual**2))
-    fit = local_fit(posterior.chi2, posterior.believed, overall, finite, doubt, posterior.seams)
+    fit = local_fit(posterior.chi2, posterior.believed, overall, finite, doubt)
     return posterior._replace(
         mean=shift + unit * posterior.mean, std=unit * posterior.std, draws=shift + unit * posterior.draws
     ), fit

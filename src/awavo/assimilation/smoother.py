@@ -5,13 +5,15 @@ Each chain b has states :math:`\delta_0..\delta_K \in R^n` and minimises
 .. math::
     \tfrac12 \lVert \delta_0 - m_0 \rVert^2_{P_0^{-1}}
     + \tfrac12 \sum_k \lVert \delta_{k+1} - M_k \delta_k - d_k \rVert^2 / q_k^2
-    + \tfrac12 \sum_k \lVert e_k - \delta_k \rVert^2_{W_k} .
+    + \tfrac12 \sum_k \lVert \delta_k \rVert^2_{W_k} - \sum_k g_k^\top \delta_k ,
+
+where :math:`g_k` is :math:`W_k e_k` for observations :math:`e_k`, and whatever else pushes.
 
 Forward, the filter keeps :math:`P_k` after the update with :math:`W_k` (no covariance is ever inverted, so q may be as
 small as one likes); backward, the adjoint :math:`\lambda` (Bryson and Frazier 1963) gives
 
 .. math::  \delta_k = m_k + P_k \lambda_k, \qquad
-    \lambda_{k-1} = M_{k-1}^\top (\lambda_k + W_k (e_k - \delta_k)).
+    \lambda_{k-1} = M_{k-1}^\top (\lambda_k + g_k - W_k \delta_k).
 """
 
 from __future__ import annotations
@@ -99,31 +101,31 @@ def smooth_chains(
     start: Float[Array, "B n r"],
     defect: Float[Array, "K B n r"],
     weight: Float[Array, "T B n"],
-    residual: Float[Array, "T B n r"],
+    push: Float[Array, "T B n r"],
 ) -> tuple[Float[Array, "T B n r"], Float[Array, "K B n r"]]:
-    """The minimisers for r right-hand sides (m_0, d, e), and the multipliers of the K steps."""
+    """The minimisers for r right-hand sides (m_0, d, g), and the multipliers of the K steps."""
     weight = weight[..., None]
 
-    def update(m, p, w, e):
-        return m + jnp.einsum("bij,bjr->bir", p, w * (e - m))
+    def update(m, p, w, g):
+        return m + jnp.einsum("bij,bjr->bir", p, g - w * m)
 
-    first = update(start, covariance[0], weight[0], residual[0])
+    first = update(start, covariance[0], weight[0], push[0])
 
     def advance(m, item):
-        m_k, p, d, w, e = item
-        m = update(jnp.einsum("bij,bjr->bir", m_k, m) + d, p, w, e)
+        m_k, p, d, w, g = item
+        m = update(jnp.einsum("bij,bjr->bir", m_k, m) + d, p, w, g)
         return m, m
 
-    later = lax.scan(advance, first, (jacobian, covariance[1:], defect, weight[1:], residual[1:]))[1]
+    later = lax.scan(advance, first, (jacobian, covariance[1:], defect, weight[1:], push[1:]))[1]
 
     def back(adjoint, item):
         # From the last time to the first: delta_k = m_k + P_k lambda_k, then lambda one step earlier.
-        m_k, p, m, w, e = item
+        m_k, p, m, w, g = item
         delta = m + jnp.einsum("bij,bjr->bir", p, adjoint)
-        multiplier = adjoint + w * (e - delta)
+        multiplier = adjoint + g - w * delta
         return jnp.einsum("bji,bjr->bir", m_k, multiplier), (delta, multiplier)
 
-    items = (jacobian, covariance[1:], later, weight[1:], residual[1:])
+    items = (jacobian, covariance[1:], later, weight[1:], push[1:])
     adjoint, (deltas, multipliers) = lax.scan(back, jnp.zeros_like(start), items, reverse=True)
     initial = first + jnp.einsum("bij,bjr->bir", covariance[0], adjoint)
     return jnp.concatenate([initial[None], deltas]), multipliers

@@ -6,6 +6,10 @@ The control is :math:`X = (x_0..x_K)`, the states at the times of observation, a
 
 is projected on by `projection.project`; the step comes from here. Its linear system is a smoothing problem: solved
 exactly on a short ring, else on overlapping patches of which each decides its core, with the rest held where it is.
+What a patch's sites do to the model's steps just outside it is left out of such a solution, so that patches alone end
+beside the minimum: where two meet, sites misfit. *Joined* steps put it back (`_Outside`): its gradient as a force, its
+stiffness, in part, as a weight. They have the minimum itself as their fixed point, and are for the end, as they
+converge more slowly.
 
 Parameters enter through the multipliers :math:`\lambda` of the steps. With the derivatives
 :math:`B_k = \partial M_\theta(x_k)/\partial\theta` as further right-hand sides, X responds by S and the
@@ -38,6 +42,9 @@ __all__ = ["Data", "Flow", "Step", "index_table", "jacobian_entries", "site_cost
 
 Flow = Callable[[Array, Array], Array]
 TOLERATED = 1.5  # squared residuals per observation up to which a patch keeps the model's own noise
+# Share of what bounds the stiffness of the steps outside a patch that its sites are held by in joined steps: with more
+# they converge slowly, and with all of it some regions swing; without any they diverge.
+HELD = 0.1
 
 
 class Data(NamedTuple):
@@ -116,20 +123,50 @@ def tangent_step(
     num_draws: int = 0,
     groups: int = 1,
     tolerated: float = TOLERATED,
+    joined: Float[Array, ""] | None = None,
 ) -> Step:
     """One Gauss-Newton step of X, and of theta when `theta_precision` (that of its prior, around theta) is given.
 
     `coarse` is a cheaper map for the Jacobian alone. `groups` solves the patches a group at a time to save memory.
+    `joined` is 1 for a joined step and 0 for one of patches alone, as None is, which spares the work.
     """
     # TF32 products lose the covariances of a long chain: full precision on every device.
     with jax.default_matmul_precision("highest"):
         return _tangent_step(
-            lattice, flow, x, theta, data, coarse or flow, theta_precision, variance, key, num_draws, groups, tolerated
-        )
+            lattice, flow, x, theta, data, coarse or flow, theta_precision, variance, key, num_draws, groups, tolerated,
+            joined,
+        )  # fmt: skip
+
+
+class _Outside(NamedTuple):
+    """What the model's steps at all sites do to each, and what makes their part within a patch."""
+
+    gradient: Float[Array, "K I"]
+    stiffness: Float[Array, "K I"]  # a bound on it by sums of magnitudes
+    defect: Float[Array, "K I"]  # over the variance of the model
+    row: Float[Array, "K I"]  # sums of the Jacobian's magnitudes along its rows, likewise
+
+
+def _outside(lattice: Lattice, flat: Float[Array, "K c"], defect: Array, noise: Array) -> _Outside:
+    num = int(np.prod(lattice.shape))
+    numbers, colour = index_table(np.arange(num)).reshape(lattice.shape), index_table(lattice.colour)
+    sums = jnp.sum(jnp.abs(flat.reshape(len(flat), -1, num)), 1)
+    shifts = np.meshgrid(*(np.arange(-before, after + 1) for before, after in lattice.reach), indexing="ij")
+    shifts = index_table(np.stack([a.ravel() for a in shifts], 1))
+    scaled, row = defect / noise, sums / noise
+
+    def one(i, total):
+        # Where each site is felt that far away: J[site + shift, site].
+        felt = jnp.roll(numbers, -shifts[i], tuple(range(len(lattice.shape)))).reshape(-1)
+        entry = flat[:, colour * num + felt]
+        return total[0] + entry * scaled[:, felt], total[1] + jnp.abs(entry) * row[:, felt]
+
+    gradient, stiffness = lax.fori_loop(0, len(shifts), one, (jnp.zeros_like(row), jnp.zeros_like(row)))
+    return _Outside(gradient, stiffness, scaled, row)
 
 
 def _tangent_step(
-    lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups, tolerated
+    lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups, tolerated, joined
 ) -> Step:
     # Without parameters to infer, theta has no columns.
     num_theta = 0 if theta_precision is None else theta.shape[0]
@@ -140,6 +177,7 @@ def _tangent_step(
     count = jnp.sum(data.weight > 0, 0)
     starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
     within = jnp.asarray(lattice.within, x.dtype)
+    outside = None if joined is None else _outside(lattice, flat, defects[..., 0], data.noise)
 
     def solve(sites):
         jacobian = lax.optimization_barrier(flat[:, jacobian_entries(lattice, sites)] * within)
@@ -148,10 +186,15 @@ def _tangent_step(
         # A patch in a wrong mode gets a looser model, by as much as it misfits.
         ratio = jnp.sum(misfit[sites], 1) / jnp.maximum(jnp.sum(count[sites], 1), 1)
         noise = data.noise[:, sites] * jnp.maximum(ratio / tolerated, 1.0)[:, None]
+        push = weights[..., None] * residuals[:, sites]
+        if outside is not None:
+            here = _Outside(*(a[:, sites] for a in outside))
+            force = jnp.einsum("kbij,kbi->kbj", jacobian, here.defect) - here.gradient
+            stiff = here.stiffness - jnp.einsum("kbij,kbi->kbj", jnp.abs(jacobian), here.row)
+            push = push.at[:-1, ..., 0].add(joined * force)
+            weights = weights.at[:-1].add(joined * HELD * jnp.maximum(stiff, 0.0))
         covariance = filter_chains(jacobian, initial, noise, weights)
-        delta, multiplier = smooth_chains(
-            jacobian, covariance, starts[sites], defects[:, sites], weights, residuals[:, sites]
-        )
+        delta, multiplier = smooth_chains(jacobian, covariance, starts[sites], defects[:, sites], weights, push)
         spread = smoothed_variance(jacobian, covariance, weights) if variance else weights[:0]
         return delta, multiplier[..., : 0 if not num_theta else None], spread
 
