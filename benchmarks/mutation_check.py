@@ -54,8 +54,8 @@ MUTANTS = {
     ),
     "joined steps that swing are kept": Mutant(
         "assimilation/assimilate.py",
-        "if not swings.any():",
-        "if True:",
+        "if swings.mean() > CALM:\n        return apart",
+        "return joined",
         "tests/assimilation/test_assimilation.py",
     ),
     "the last step of patches alone moves the mean": Mutant(

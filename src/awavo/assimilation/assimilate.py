@@ -40,8 +40,9 @@ TIGHTENING, JOINING = 3, 6
 # Searches more at most where a few regions misfit at the end beyond chance, and where it may be chance or they are
 # many: of many, what can be regained is so at once (10,000 states: the same error after one as after three).
 SEARCHES_AGAIN, ONCE_MORE, FEW_REGIONS = 3, 1, 4
-# A rise of the local chi2 by which joined steps are known to swing.
-SWING = 0.5
+# A rise of the local chi2 by which joined steps are known to swing, and the share of the sites up to which only the
+# regions around these go back to what patches alone found: where more swing, margins are too short for joined steps.
+SWING, CALM = 0.5, 0.002
 # Segments up to which a search again begins with the most starts: fewer missed a mode of a thousand states.
 FEW_SEGMENTS = 16
 
@@ -116,8 +117,8 @@ def _advance(
 def _calmed(engine: Engine, data: Data, apart: Array, joined: Array, theta: Array) -> Array:
     before, after = (_local_chi2(engine, data, x, theta) for x in (apart, joined))
     swings = ~(after <= np.maximum(before, 1.0) + SWING)
-    if not swings.any():
-        return joined
+    if swings.mean() > CALM:
+        return apart
     near = sites_near(swings, engine.settings.core + 2 * engine.settings.margin)
     return jnp.where(jnp.asarray(near), apart, joined)
 
