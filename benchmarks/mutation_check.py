@@ -36,13 +36,13 @@ class Mutant(NamedTuple):
 MUTANTS = {
     "joined steps without a force": Mutant(
         "assimilation/trajectories.py",
-        "push.at[:-1, ..., 0].add(joined * force)",
+        "push.at[:-1, ..., 0].add(force)",
         "push",
         "tests/assimilation/test_trajectories.py",
     ),
     "joined steps without stiffness": Mutant(
         "assimilation/trajectories.py",
-        "joined * HELD * jnp.maximum(stiff, 0.0)",
+        "HELD * jnp.maximum(stiff, 0.0)",
         "0.0",
         "tests/assimilation/test_trajectories.py",
     ),

@@ -139,21 +139,21 @@ def tangent_step(
 
 
 class _Outside(NamedTuple):
-    """What the model's steps at all sites do to each, and what makes their part within a patch."""
+    """What the model's steps at all sites do to each, and what makes their part within a patch; zero unless joined."""
 
     gradient: Float[Array, "K I"]
     stiffness: Float[Array, "K I"]  # a bound on it by sums of magnitudes
-    defect: Float[Array, "K I"]  # over the variance of the model
-    row: Float[Array, "K I"]  # sums of the Jacobian's magnitudes along its rows, likewise
+    defect: Float[Array, "K I"]  # over the variance of the model, and so the rows
+    row: Float[Array, "K I"]  # sums of the Jacobian's magnitudes
 
 
-def _outside(lattice: Lattice, flat: Float[Array, "K c"], defect: Array, noise: Array) -> _Outside:
+def _outside(lattice: Lattice, flat: Float[Array, "K c"], defect: Array, precision: Array) -> _Outside:
     num = int(np.prod(lattice.shape))
     numbers, colour = index_table(np.arange(num)).reshape(lattice.shape), index_table(lattice.colour)
     sums = jnp.sum(jnp.abs(flat.reshape(len(flat), -1, num)), 1)
     shifts = np.meshgrid(*(np.arange(-before, after + 1) for before, after in lattice.reach), indexing="ij")
     shifts = index_table(np.stack([a.ravel() for a in shifts], 1))
-    scaled, row = defect / noise, sums / noise
+    scaled, row = defect * precision, sums * precision
 
     def one(i, total):
         # Where each site is felt that far away: J[site + shift, site].
@@ -177,7 +177,7 @@ def _tangent_step(
     count = jnp.sum(data.weight > 0, 0)
     starts, defects, residuals = _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws)
     within = jnp.asarray(lattice.within, x.dtype)
-    outside = None if joined is None else _outside(lattice, flat, defects[..., 0], data.noise)
+    outside = None if joined is None else _outside(lattice, flat, defects[..., 0], joined / data.noise)
 
     def solve(sites):
         jacobian = lax.optimization_barrier(flat[:, jacobian_entries(lattice, sites)] * within)
@@ -191,8 +191,8 @@ def _tangent_step(
             here = _Outside(*(a[:, sites] for a in outside))
             force = jnp.einsum("kbij,kbi->kbj", jacobian, here.defect) - here.gradient
             stiff = here.stiffness - jnp.einsum("kbij,kbi->kbj", jnp.abs(jacobian), here.row)
-            push = push.at[:-1, ..., 0].add(joined * force)
-            weights = weights.at[:-1].add(joined * HELD * jnp.maximum(stiff, 0.0))
+            push = push.at[:-1, ..., 0].add(force)
+            weights = weights.at[:-1].add(HELD * jnp.maximum(stiff, 0.0))
         covariance = filter_chains(jacobian, initial, noise, weights)
         delta, multiplier = smooth_chains(jacobian, covariance, starts[sites], defects[:, sites], weights, push)
         spread = smoothed_variance(jacobian, covariance, weights) if variance else weights[:0]
