@@ -41,7 +41,7 @@ TIGHTENING, JOINING = 3, 6
 # many: of many, what can be regained is so at once (10,000 states: the same error after one as after three).
 SEARCHES_AGAIN, ONCE_MORE, FEW_REGIONS = 3, 1, 4
 # A rise of the local chi2 by which joined steps are known to swing, and the share of the sites up to which only the
-# regions around these go back to what patches alone found: where more swing, margins are too short for joined steps.
+# regions around these go back to what patches alone found: where more swing, joined steps do not converge.
 SWING, CALM = 0.5, 0.002
 # Segments up to which a search again begins with the most starts: fewer missed a mode of a thousand states.
 FEW_SEGMENTS = 16
@@ -106,7 +106,7 @@ def _advance(
     """Take steps of patches alone, then joined ones; where these swing, what patches alone found stays."""
     for _ in range(alone):
         x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype), jnp.zeros((), x.dtype))
-    if not joined:
+    if not joined or not engine.joins:
         return x, theta
     apart = x
     for _ in range(joined):

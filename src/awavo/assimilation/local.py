@@ -66,12 +66,9 @@ def local_settings(system: System, noise: float, num_draws: int, seed: int) -> S
     tight = min(1.0, noise / SMALL_NOISE)
     base, sites = Settings(), num_states(system)
     search = SearchSettings(slots=default_slots(sites, jax.default_backend()))
-    reach = ((10, 10),) if system.reach is None else system.reach
-    # Joined steps swing where margins are much shorter than the way there and back (Kuramoto-Sivashinsky, reach 12: 14
-    # is too little, 20 is enough; Lorenz-96, reach 5 and 10: 8 is).
-    margin = round(max(max(0.8 * max(pair), 1.7 * min(pair)) for pair in reach))
+    reach = 10 if system.reach is None else max(max(pair) for pair in system.reach)
     return base._replace(
-        model_noise=base.model_noise * tight, margin=max(base.margin, margin), num_draws=num_draws,
+        model_noise=base.model_noise * tight, margin=max(base.margin, round(0.8 * reach)), num_draws=num_draws,
         infer_theta=len(free_parameters(system)) > 0, search=search._replace(floor=search.floor * tight),
         tightness=tight, seed=seed,
     )  # fmt: skip
