@@ -36,7 +36,7 @@ __all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_s
 # Sites by which segments are moved at random from round to round.
 SHIFT = 3
 # Steps at the end with the tightest model, of patches alone and joined.
-TIGHTENING, JOINING = 3, 6
+TIGHTENING, JOINING = 4, 6
 # Searches more at most where a few regions misfit at the end beyond chance, and where it may be chance or they are
 # many: of many, what can be regained is so at once (10,000 states: the same error after one as after three).
 SEARCHES_AGAIN, ONCE_MORE, FEW_REGIONS = 3, 1, 4
@@ -108,19 +108,14 @@ def _advance(
         x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype), jnp.zeros((), x.dtype))
     if not joined or not engine.joins:
         return x, theta
-    apart = x
+    apart = x, theta
     for _ in range(joined):
         x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype), jnp.ones((), x.dtype))
-    return _calmed(engine, data, apart, x, theta), theta
-
-
-def _calmed(engine: Engine, data: Data, apart: Array, joined: Array, theta: Array) -> Array:
-    before, after = (_local_chi2(engine, data, x, theta) for x in (apart, joined))
-    swings = ~(after <= np.maximum(before, 1.0) + SWING)
+    swings = ~(_local_chi2(engine, data, x, theta) <= np.maximum(_local_chi2(engine, data, *apart), 1.0) + SWING)
     if swings.mean() > CALM:
         return apart
     near = sites_near(swings, engine.settings.core + 2 * engine.settings.margin)
-    return jnp.where(jnp.asarray(near), apart, joined)
+    return jnp.where(jnp.asarray(near), apart[0], x), theta
 
 
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
