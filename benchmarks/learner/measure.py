@@ -5,7 +5,8 @@
 
 Tasks in JAX run as one program on the device; host tasks (halfcheetah-velocity, ..) with all seeds' environments in one
 pool of threads. `--num-envs 2048` is the regime of thousands of environments; nothing else of our learner is ever set.
-Baselines (every name of `awavo list`) have their `--preset` and `--option NAME=VALUE`.
+Baselines (every name of `awavo list`) have their `--preset` and `--option NAME=VALUE`. `--also-on walker` evaluates the
+policies of a task in JAX on a host task too: those of walker-mjx on C MuJoCo, whose contacts are solved to the end.
 `--scale` multiplies rewards, costs and limits; `--task-option gait_hz=1.5` sets an option of the task. `--until` stops
 after so many seconds and evaluates what there is.
 """
@@ -78,7 +79,10 @@ def sized(args: argparse.Namespace, spec: EnvSpec, physics: Physics | None = Non
     return config, resolve(args.algo, ALGORITHMS, "algorithm")(spec, config, **extra)
 
 
-def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
+Found = tuple[int, Array2, Array3, dict[str, tuple[Array2, Array3]]]  # steps, returns, costs, those on other tasks
+
+
+def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[Found]:
     """Train tasks in JAX; at each mark the steps, the returns and the costs of every seed's episodes."""
     env = device_task(args.task, args.options, args.scale)
     config, algorithm = sized(args, env.spec, env.physics)
@@ -94,11 +98,19 @@ def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> I
         while done < -(-mark // rows) and args.left() > 10:
             piece = min(-(-mark // rows) - done, max(1, args.steps // rows // 100), MAX_CHUNK)
             state, done = jax.block_until_ready(run(state, jnp.int32(piece))[0]), done + piece
-        totals = play(keys, state.algorithm)
-        yield done * rows, np.asarray(totals.returns), np.asarray(totals.costs)
+        totals, others = play(keys, state.algorithm), {}
+        if args.also_on:
+            act = partial(greedy(algorithm), state.algorithm)
+            others[args.also_on] = host_episodes(args, args.also_on, env.spec, len(seeds), act)
+        yield done * rows, np.asarray(totals.returns), np.asarray(totals.costs), others
 
 
-def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[tuple[int, Array2, Array3]]:
+def greedy(algorithm: Algorithm) -> Any:
+    """The greedy actions of all seeds at once."""
+    return jax.jit(jax.vmap(lambda state, obs: algorithm.act(jax.random.key(0), state, obs, True)[0]))
+
+
+def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[Found]:
     """Train tasks whose simulator is not in JAX: the environments of all seeds step together."""
     with make_host_task(args.task, num_envs=1, **args.options) as probe:
         spec = probe.spec
@@ -111,7 +123,7 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
         return jax.vmap(algorithm.decide, (0, 0, 0, 0, None))(split[:, 2 + t], state, obs, memory, False)
 
     learn = jax.jit(jax.vmap(algorithm.learn), donate_argnums=1)
-    greedy = jax.jit(jax.vmap(lambda state, obs: algorithm.act(jax.random.key(0), state, obs, True)[0]))
+    act = greedy(algorithm)
     keys = jax.vmap(jax.random.key)(seeds)
     state, done = jit_once(jax.vmap(algorithm.init))(keys), 0
     fresh = jax.tree.map(lambda x: jnp.broadcast_to(x, (num, *x.shape)), algorithm.begin(envs))
@@ -138,7 +150,7 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
                 rollout = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *rows)
                 state, _ = learn(drawn[:, 1], state, rollout)
                 done += 1
-            yield done * envs * length, *host_episodes(args, spec, num, partial(greedy, state))
+            yield done * envs * length, *host_episodes(args, args.task, spec, num, partial(act, state)), {}
 
 
 class HostState:
@@ -182,11 +194,11 @@ class HostState:
         self.totals = np.where(ended, 0, returns), np.where(ended[..., None], 0, costs), np.where(ended, 0, length)
 
 
-def host_episodes(args: argparse.Namespace, spec: EnvSpec, num: int, act: Any) -> tuple[Array2, Array3]:
-    """Returns and costs of one greedy episode in each of the evaluation's environments."""
+def host_episodes(args: argparse.Namespace, task: str, spec: EnvSpec, num: int, act: Any) -> tuple[Array2, Array3]:
+    """Returns and costs of one greedy episode in each of the evaluation's environments of a host task."""
     returns, costs = np.zeros((num, args.episodes)), np.zeros((num, args.episodes, spec.num_costs))
     alive = np.ones((num, args.episodes), bool)
-    with make_host_task(args.task, num_envs=num * args.episodes, **args.options) as host:
+    with make_host_task(task, num_envs=num * args.episodes, **args.options) as host:
         obs = np.asarray(host.reset(10_000 + args.first_seed)).reshape(num, args.episodes, -1)
         for _ in range(spec.horizon):
             out = host.step(np.asarray(act(obs)).reshape(num * args.episodes, -1))
@@ -195,6 +207,14 @@ def host_episodes(args: argparse.Namespace, spec: EnvSpec, num: int, act: Any) -
             alive &= ~np.asarray(out.terminated | out.truncated).reshape(alive.shape)
             obs = np.asarray(out.obs).reshape(num, args.episodes, -1)
     return returns, costs
+
+
+def means(returns: Array2, costs: Array3) -> dict[str, list]:
+    """Every seed's mean return and costs."""
+    return {
+        "returns": [round(float(x), 4) for x in returns.mean(1)],
+        "costs": [[round(float(x), 4) for x in row] for row in costs.mean(1)],
+    }
 
 
 def told() -> str:
@@ -222,6 +242,9 @@ def main() -> None:
     parser.add_argument("--from-step", type=int, default=0, help="no evaluation before it")
     parser.add_argument("--marks", type=int, nargs="*", help="steps to evaluate at, in place of checks")
     parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument(
+        "--also-on", choices=sorted(HOST_TASKS), help="a host task with the same observations and actions"
+    )
     parser.add_argument("--until", type=float, default=1e9, help="seconds")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -235,16 +258,9 @@ def main() -> None:
     marks = args.marks or [mark for mark in evenly if mark >= args.from_step]
     measured = (on_host if args.task in HOST_TASKS else on_device)(args, seeds, marks)
     rows: list[dict] = []
-    for steps, returns, costs in measured:
-        mean_return, mean_cost = returns.mean(1), costs.mean(1)
-        rows.append(
-            {
-                "steps": steps,
-                "seconds": round(time.perf_counter() - begun, 1),
-                "returns": [round(float(x), 4) for x in mean_return],
-                "costs": [[round(float(x), 4) for x in row] for row in mean_cost],
-            }
-        )
+    for steps, returns, costs, others in measured:
+        rows.append({"steps": steps, "seconds": round(time.perf_counter() - begun, 1), **means(returns, costs)})
+        rows[-1] |= {f"on_{task}": means(*found) for task, found in others.items()}
         print(json.dumps(rows[-1]), flush=True)
         if args.out:
             args.out.parent.mkdir(parents=True, exist_ok=True)
