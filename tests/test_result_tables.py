@@ -32,6 +32,11 @@ def test_the_learners_table():
     assert report.PAGE.read_text() == report.table()
 
 
+def test_the_table_of_safety_gymnasiums_tasks():
+    report = program("safety/report.py")
+    assert report.PAGE.read_text() == report.table()
+
+
 def test_the_protocols_page_and_the_readmes_table():
     report = program("protocol/report.py")
     assert report.PAGE.read_text() == report.page()

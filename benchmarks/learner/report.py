@@ -15,7 +15,7 @@ PAGE = HERE.parents[1] / "docs" / "learner_results.md"
 TITLES = (
     "task (limits)", "algorithm", "seeds", "steps a seed", "return", "costs", "seeds within", "asked for", "every seed",
 )  # fmt: skip
-# File (from the folder of results), task, limits, steps asked for (the last row up to a fifth beyond them counts),
+# File (from the folder of results), task, limits, steps asked for (the last row up to a twentieth beyond them counts),
 # return and seeds that were asked for before the measurement, and what rewards, costs and limits were multiplied by.
 PROTOCOL, SAFETY = "../../protocol", "../../safety/results"
 ROWS = (
@@ -26,10 +26,10 @@ ROWS = (
     ("drone", "Drone", (1,), 300_000, ">= 15, 9 of 10", 1),
     (f"{PROTOCOL}/again/drone-awavo", "Drone", (1,), 300_000, ">= 15, 9 of 10", 1),
     (f"{PROTOCOL}/again/drone-orpo-dr", "Drone", (1,), 300_000, ">= 15, 9 of 10", 1),
-    ("drone-many", "Drone, 2,048 environments, 178 s", (1,), 1_500_000, ">= 25, 9 of 10", 1),
+    ("drone-many", "Drone, 2,048 environments, 178 s", (1,), 3_670_016, ">= 25, 9 of 10", 1),
     (f"{PROTOCOL}/results/navigation-awavo", "Navigation", (2,), 12_000, ">= -8, 10 of 10", 1),
     (f"{PROTOCOL}/results/pendulum-awavo", "Pendulum", (20,), 60_000, ">= -170, 10 of 10", 1),
-    ("walker-mjx", "Walker, torques, 2,048 environments, 350 s", (5,), 2_700_000, ">= 30, 3 of 3", 1),
+    ("walker-mjx", "Walker, torques, 2,048 environments, 350 s", (5,), 3_000_000, ">= 30, 3 of 3", 1),
     ("walker-few", "Walker, torques, 256 environments", (5,), 2_000_000, ">= 5, 9 of 10", 1),
     ("walker-gaits", "Walker, gaits", (5,), 180_000, ">= 20, 9 of 10", 1),
     (f"{SAFETY}/halfcheetah-velocity", "HalfCheetah velocity", (25,), 300_000, ">= 2,800, 9 of 10", 1),
@@ -48,6 +48,21 @@ ROWS = (
     (f"{SAFETY}/car-goal1", "Car Goal 1", (25,), 1_000_000, ">= 28, 9 of 10", 1),
     (f"{SAFETY}/point-goal2", "Point Goal 2", (25,), 300_000, "", 1),
     (f"{SAFETY}/point-goal2", "Point Goal 2", (25,), 1_000_000, "> 1.7, 9 of 10", 1),
+    (f"{SAFETY}/humanoid-velocity", "Humanoid velocity", (25,), 300_000, "", 1),
+    (f"{SAFETY}/humanoid-velocity", "Humanoid velocity", (25,), 1_000_000, ">= 5,500, 9 of 10", 1),
+    (f"{SAFETY}/humanoid-velocity-short", "Humanoid velocity", (25,), 150_000, "", 1),
+    (f"{SAFETY}/point-goal1-limit1", "Point Goal 1, limit 1", (1,), 300_000, "", 1),
+    (f"{SAFETY}/point-goal1-limit1", "Point Goal 1, limit 1", (1,), 1_000_000, ">= 22, 9 of 10", 1),
+    (f"{SAFETY}/car-goal2", "Car Goal 2", (25,), 300_000, "", 1),
+    (f"{SAFETY}/car-goal2", "Car Goal 2", (25,), 1_000_000, "> 2.3, 9 of 10", 1),
+    (f"{SAFETY}/point-button1", "Point Button 1", (25,), 300_000, "", 1),
+    (f"{SAFETY}/point-button1", "Point Button 1", (25,), 1_000_000, "> 4.6, 9 of 10", 1),
+    (f"{SAFETY}/point-button2", "Point Button 2", (25,), 300_000, "", 1),
+    (f"{SAFETY}/point-button2", "Point Button 2", (25,), 1_000_000, "> 2.4, 9 of 10", 1),
+    (f"{SAFETY}/car-button1", "Car Button 1", (25,), 300_000, "", 1),
+    (f"{SAFETY}/car-button1", "Car Button 1", (25,), 1_000_000, "> 0, 9 of 10", 1),
+    (f"{SAFETY}/car-button2", "Car Button 2", (25,), 300_000, "", 1),
+    (f"{SAFETY}/car-button2", "Car Button 2", (25,), 1_000_000, "> 0, 9 of 10", 1),
 )
 
 
@@ -66,7 +81,7 @@ def interval(values: np.ndarray) -> str:
 
 def last_row(found: dict, asked: int) -> dict:
     """The last row of a file up to the steps that were asked for."""
-    return [row for row in found["rows"] if row["steps"] <= 1.2 * asked][-1]
+    return [row for row in found["rows"] if row["steps"] <= 1.05 * asked][-1]
 
 
 def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: str, scale: float) -> str:
@@ -89,12 +104,13 @@ def line(name: str, title: str, limits: tuple[float, ...], asked: int, wanted: s
 def table() -> str:
     """All rows."""
     lines = [f"| {' | '.join(TITLES)} |", f"|{' --- |' * len(TITLES)}", *(line(*row) for row in ROWS)]
-    walker = json.loads((HERE / "results" / "first" / "walker-mjx.json").read_text())["on_c_mujoco"]
-    returns, costs = np.asarray(walker["returns"]), np.asarray(walker["costs"])
+    walker = json.loads((HERE / "results" / "walker-mjx.json").read_text())
+    on_c = walker["rows"][-1]["on_walker"]
+    returns, costs = np.asarray(on_c["returns"]), np.asarray(on_c["costs"])
     lines.append(
-        "| walkers of the first round on C MuJoCo (5) | orpo-dr | 200 to 202 | | "
+        f"| the same walkers on C MuJoCo (5) | orpo-dr | {walker['seeds'][0]} to {walker['seeds'][-1]} | | "
         f"{interval(returns)} | {interval(costs[:, 0])} | "
-        f"{int((costs <= 5).sum())} of {len(returns)} | >= 25 | {' '.join(f'{value:.4g}' for value in returns)} |"
+        f"{int((costs <= 5).sum())} of {len(returns)} | >= 25, 3 of 3 | {' '.join(f'{value:.4g}' for value in returns)} |"
     )
     return "\n".join(lines) + "\n"
 
