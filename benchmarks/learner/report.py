@@ -110,7 +110,8 @@ def table() -> str:
     lines.append(
         f"| the same walkers on C MuJoCo (5) | orpo-dr | {walker['seeds'][0]} to {walker['seeds'][-1]} | | "
         f"{interval(returns)} | {interval(costs[:, 0])} | "
-        f"{int((costs <= 5).sum())} of {len(returns)} | >= 25, 3 of 3 | {' '.join(f'{value:.4g}' for value in returns)} |"
+        f"{int((costs <= 5).sum())} of {len(returns)} | >= 25, 3 of 3 | "
+        f"{' '.join(f'{value:.4g}' for value in returns)} |"
     )
     return "\n".join(lines) + "\n"
 
