@@ -209,3 +209,29 @@ def test_joined_steps_end_at_the_minimum_and_patches_alone_beside_it(shape, flow
     off = np.abs(np.asarray([alone - exact, joined - exact])).max((1, 2))
     assert off[0] > 1e-3
     assert off[1] < 0.02 * off[0]
+
+
+def test_joined_steps_on_a_long_chain_converge_by_the_stiffness_that_patches_leave_out():
+    """A tight model over many times, seen through much noise: by the force alone, steps grow until nothing is left."""
+    size, times, rng = 80, 16, np.random.default_rng(1)
+    flow = lorenz96_flow(5, 0.025)
+    with jax.enable_x64(True):
+        theta, states = jnp.array([8.0]), [jnp.asarray(8 + rng.normal(size=size))]
+        advance = jax.jit(flow)
+        for _ in range(60 + times):
+            states.append(advance(states[-1], theta))
+        truth = np.stack(states[-times - 1 :])
+        seen = (np.arange(size) % 3 < 2) * np.ones((times, 1))
+        value = truth[1:] + rng.normal(size=(times, size))
+        prior, noise = np.full(size, 13.0), np.full(value.shape, 1e-4)
+        data = Data(*map(jnp.asarray, (truth[0], prior, value, seen, noise)))
+        lattice = make_lattice((size,), ((5, 10),), core=16, margin=8)
+
+        def step(x, joined):
+            move = tangent_step(lattice, flow, x, theta, data, joined=joined, tolerated=jnp.inf).move
+            return x + 0.6 * move, jnp.abs(move).max()
+
+        kinds = jnp.asarray([0.0] * 12 + [1.0] * 12)
+        moves = np.asarray(jax.jit(lambda x: lax.scan(step, x, kinds))(jnp.asarray(truth))[1])
+    assert moves[11] < 0.01 < moves[12]  # patches alone had settled, beside the minimum
+    assert moves[-1] < 0.1 * moves[12]
