@@ -225,7 +225,8 @@ def told() -> str:
     return " ".join(["python benchmarks/learner/measure.py", *words])
 
 
-def main() -> None:
+def read(words: list[str]) -> argparse.Namespace:
+    """The arguments of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--algo", choices=sorted(ALGORITHMS), default="awavo")
     parser.add_argument("--task", default="cartpole")
@@ -247,25 +248,40 @@ def main() -> None:
     )
     parser.add_argument("--until", type=float, default=1e9, help="seconds")
     parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     args.options = {name: float(value) for name, value in (pair.split("=") for pair in args.task_option)}
     if args.limits:
         args.options["cost_limits"] = tuple(args.limits)
+    return args
+
+
+def rows_of(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Train and yield what every seed earned and cost at each mark."""
     begun = time.perf_counter()
     args.left = lambda: args.until - (time.perf_counter() - begun)
-    seeds = jnp.arange(args.first_seed, args.first_seed + args.seeds, dtype=jnp.int32)
     evenly = [args.steps * (i + 1) // args.checks for i in range(args.checks)]
     marks = args.marks or [mark for mark in evenly if mark >= args.from_step]
-    measured = (on_host if args.task in HOST_TASKS else on_device)(args, seeds, marks)
-    rows: list[dict] = []
+    measured = (on_host if args.task in HOST_TASKS else on_device)(args, jnp.asarray(seeds_of(args), jnp.int32), marks)
     for steps, returns, costs, others in measured:
-        rows.append({"steps": steps, "seconds": round(time.perf_counter() - begun, 1), **means(returns, costs)})
-        rows[-1] |= {f"on_{task}": means(*found) for task, found in others.items()}
-        print(json.dumps(rows[-1]), flush=True)
+        row = {"steps": steps, "seconds": round(time.perf_counter() - begun, 1), **means(returns, costs)}
+        row |= {f"on_{task}": means(*found) for task, found in others.items()}
+        print(json.dumps(row), flush=True)
+        yield row
+
+
+def seeds_of(args: argparse.Namespace) -> list[int]:
+    """The seeds of one program."""
+    return list(range(args.first_seed, args.first_seed + args.seeds))
+
+
+def main() -> None:
+    args, rows = read(sys.argv[1:]), []
+    for row in rows_of(args):
+        rows.append(row)
         if args.out:
             args.out.parent.mkdir(parents=True, exist_ok=True)
             head = {"command": told(), "commit": source_commit(), "device": device_info()}
-            facts = {"algo": args.algo, "task": args.task, "seeds": np.asarray(seeds).tolist()}
+            facts = {"algo": args.algo, "task": args.task, "seeds": seeds_of(args)}
             args.out.write_text(json.dumps({**head, **facts, "episodes": args.episodes, "rows": rows}) + "\n")
 
 
