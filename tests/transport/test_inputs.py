@@ -34,6 +34,10 @@ CASES = {
     "complex": (lambda: wasserstein_1d([1j], [1.0]), "real numbers"),
     "negative weights": (lambda: sliced_wasserstein(X, Y, key=KEY, x_weights=[1.5, -0.5, 0, 0]), "negative"),
     "unnormalised weights": (lambda: wasserstein_1d([0.0, 1.0], [1.0], x_weights=[1.0, 1.0]), "sums to 2, expected 1"),
+    "unnormalised weights in POT's spelling": (
+        lambda: sliced_wasserstein([[0.0], [1.0]], [[1.0]], a=[1.0, 1.0], key=0),
+        r"x_weights \(a\) sums to 2, expected 1",
+    ),
     "weights of other length": (lambda: sliced_wasserstein(X, Y, key=KEY, y_weights=[0.5, 0.5]), r"expected \(3,\)"),
     "other dimension": (lambda: sliced_wasserstein(X, np.ones((3, 5)), key=KEY), "dimension 2 and y 5"),
     "other batch of clouds": (lambda: sliced_wasserstein(X[None], Y, key=KEY), "batch axes"),

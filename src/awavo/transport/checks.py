@@ -187,8 +187,8 @@ def check_measures(
         raise InputError(
             f"x has dimension {x.shape[-1]} and y {y.shape[-1]}, expected the same: both live in one space."
         )
-    first = check_weights("x_weights", x_weights, x.shape[:-1], host=host)
-    second = check_weights("y_weights", y_weights, y.shape[:-1], host=host)
+    first = check_weights("x_weights (a)", x_weights, x.shape[:-1], host=host)
+    second = check_weights("y_weights (b)", y_weights, y.shape[:-1], host=host)
     first = None if first is None else first.astype(x.dtype)
     second = None if second is None else second.astype(x.dtype)
     return x, y, first, second
