@@ -40,6 +40,30 @@ MUTANTS = {
         "push",
         "tests/assimilation/test_trajectories.py",
     ),
+    "the length of this rollout's episodes alone": Mutant(
+        "algorithms/episodes.py",
+        "(fresh * length + (kept - fresh) * previous) / jnp.maximum(kept, 1)",
+        "length",
+        "tests/algorithms/test_estimation.py",
+    ),
+    "an excess counted again without news": Mutant(
+        "algorithms/trpo_lagrangian.py",
+        "choose(rollout.done.any(), (excess, 1), (state.controller.excess, 0))",
+        "(excess, 1)",
+        "tests/algorithms/test_trpo_lagrangian.py",
+    ),
+    "a projection that gives up on opposed limits": Mutant(
+        "algorithms/trust_region.py",
+        "jnp.where(jnp.any(kept), jnp.where(kept, distance, jnp.inf), outside)",
+        "jnp.where(kept, distance, jnp.inf)",
+        "tests/algorithms/test_pcpo.py",
+    ),
+    "plans that count as greedy decisions": Mutant(
+        "algorithms/orpo_dr.py",
+        "dim > 0 and not has_planner(config)",
+        "dim > 0",
+        "tests/algorithms/test_sizes.py",
+    ),
     "joined steps without stiffness": Mutant(
         "assimilation/trajectories.py",
         "HELD * jnp.maximum(stiff, 0.0)",

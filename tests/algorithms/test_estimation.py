@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import SPEC, toy_rollout
 
-from awavo.algorithms.episodes import mean_length
+from awavo.algorithms.episodes import empty_window, mean_length, push_episodes
 from awavo.algorithms.estimation import EstimationConfig, estimator, fit_values, gae
 from awavo.networks import mlp
 
@@ -107,8 +107,15 @@ def test_batch_has_scaled_rewards_centred_costs_and_undiscounted_totals():
     np.testing.assert_allclose(batch.excess(np.float32(SPEC.cost_limits)), [2.0 / 8, -4.0 / 8])
 
 
-def test_mean_length_is_that_of_finished_episodes_or_the_previous_one():
-    rollout, length = toy_rollout(), jax.jit(mean_length)
-    assert float(length(np.float32(3.0), rollout)) == 8.0
+def test_mean_length_is_of_as_many_episodes_as_the_window_holds():
+    length, rollout = jax.jit(mean_length), toy_rollout()
+    push = jax.jit(lambda window, rollout: push_episodes(window, rollout))
+    window = push(empty_window(64, 2), rollout)  # 32 episodes of 8 steps
+    assert float(length(np.float32(3.0), window, rollout)) == 8.0
     running = rollout._replace(truncated=rollout.truncated & False)
-    assert float(length(np.float32(3.0), running)) == 3.0
+    assert float(length(np.float32(3.0), window, running)) == 3.0
+    again = push(window, rollout)  # 64 in the window, half of them new
+    assert float(length(np.float32(1000.0), again, rollout)) == 504.0
+    # One short fall is one of many, not the length that everything is divided by until another episode ends.
+    fall = running._replace(terminated=np.arange(rollout.done.size).reshape(rollout.done.shape) == 0)
+    assert float(length(np.float32(1000.0), push(again, fall), fall)) == (63 * 1000 + 1) / 64

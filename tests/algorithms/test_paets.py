@@ -1,9 +1,12 @@
 """PaETS: the mixture update, MPPI as its special case, relaxed actions, planning with a known answer."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import toys
 from test_protocol import parts
 from toys import compiled, toy_rollout
 
@@ -102,3 +105,10 @@ def test_plan_takes_the_rewarded_action_unless_it_breaks_a_limit(constrained, be
     state, _ = programs.learn(jax.random.key(1), programs.state, rollout)
     chosen, _ = programs.act(jax.random.key(2), state, rollout.obs[0], True)
     assert np.mean(np.asarray(chosen) == better) >= 0.75
+
+
+def test_a_ring_holds_whole_rollouts_even_where_one_is_larger_than_the_capacity():
+    rows = toy_rollout().done.size
+    config = dataclasses.replace(CONFIG, num_envs=32, rollout_length=8, replay_capacity=rows - 1)
+    state = jax.eval_shape(paets(toys.SPEC, config).init, jax.random.key(0))
+    assert state.replay.data.obs.shape[0] == rows

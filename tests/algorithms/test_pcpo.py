@@ -42,6 +42,19 @@ def test_projection_agrees_with_a_quadratic_program(norm, num_constraints):
     assert active > 10
 
 
+def test_limits_whose_gradients_nearly_oppose_each_other_are_not_given_up():
+    """To float32 no point lies within both; the one that is least outside is far nearer than the step as it was."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        step, row, other = rng.normal(size=(3, 6))
+        row /= np.linalg.norm(row)
+        other -= (other @ row) * row
+        rows = np.stack([row, -row + 0.02 * other / np.linalg.norm(other)])
+        excess = rng.uniform(0.1, 0.2, 2) - rows @ step  # both violated
+        found, _ = PROJECT(*(np.float32(x) for x in (step, rows, rows, excess)))
+        assert (rows @ np.asarray(found) + excess).max() < 0.02
+
+
 def test_one_constraint_is_the_formula_of_the_paper():
     rng = np.random.default_rng(0)
     for excess in (-3.0, 0.2, 2.0):

@@ -1,10 +1,13 @@
 """The rule that sizes follow from dimensions and environments, never from a task's name."""
 
+import jax
+import numpy as np
 import pytest
+import toys
 from toys import CONTINUOUS, SPEC
 
-from awavo.algorithms.awavo import AwavoConfig
-from awavo.algorithms.orpo_dr import OrpoDrConfig
+from awavo.algorithms.awavo import AwavoConfig, awavo
+from awavo.algorithms.orpo_dr import OrpoDrConfig, orpo_dr_parts
 from awavo.algorithms.sizes import SMALL, generation, is_small, patience, resolve_sizes, sees_tails
 
 LARGE = CONTINUOUS._replace(obs_dim=SMALL)
@@ -51,3 +54,22 @@ def test_planning_is_a_rule_and_a_wish():
     assert resolve_sizes(SPEC, AwavoConfig()).planning == "on"
     assert resolve_sizes(LARGE, AwavoConfig()).planning == "off"
     assert resolve_sizes(LARGE, AwavoConfig(planning="on")).planning == "on"
+
+
+@pytest.mark.parametrize("spec", [CONTINUOUS, LARGE], ids=["small", "larger"])
+def test_who_plans_explores_by_his_plans_and_has_no_greedy_environments(spec):
+    """Also where the sizes are a larger task's: no first episodes cut, no noise of the policy's own."""
+    planned, alone = (awavo(spec, AwavoConfig(planning=wish)) for wish in ("on", "off"))
+    found = [[part is not None for part in (one.plan, one.cut_after, one.explore)] for one in (planned, alone)]
+    assert found == [[True, False, False], [False, True, True]]
+    config = AwavoConfig(planning="on", num_envs=4)
+    rollout = toys.toy_rollout(spec, envs=4, steps=spec.horizon)
+    costs = np.zeros((*rollout.done.shape, 2), np.float32)
+    costs[:, 3] = 1.0  # of the environment that would decide greedily
+
+    @jax.jit
+    def estimate(key):
+        parts = orpo_dr_parts(spec, config)
+        return parts.learn(key, parts.init(key), rollout._replace(costs=costs), None)[1].cost_estimate
+
+    np.testing.assert_allclose(estimate(jax.random.key(0)), spec.horizon / 4, rtol=1e-5)

@@ -35,3 +35,18 @@ def test_multiplier_rises_where_a_limit_is_violated_only():
     after, info = programs.learn(jax.random.key(1), programs.state, toy_rollout(costs=(10.0, 1.0)))
     np.testing.assert_allclose(info.multiplier, [config.ki, 0.0])
     np.testing.assert_allclose(after.controller.integral, [config.ki, 0.0])
+
+
+def test_an_excess_is_not_counted_again_until_an_episode_ends():
+    config = TrpoLagrangianConfig(
+        num_envs=4, rollout_length=8, hidden=(8,), window=4, value_epochs=1, multiplier_initial=1.0, kp=0.5
+    )
+    programs, ended = compiled(trpo_lagrangian, config), toy_rollout(costs=(10.0, 1.0))
+    running = ended._replace(truncated=ended.truncated & False)
+    before, info = programs.learn(jax.random.key(1), programs.state, running)  # no episode yet: no news at all
+    np.testing.assert_array_equal(info.multiplier, [1.0, 1.0])
+    first, news = programs.learn(jax.random.key(2), before, ended)
+    np.testing.assert_allclose(news.multiplier, [1.01 + 0.5, 0.992 - 0.4], rtol=1e-5)
+    second, same = programs.learn(jax.random.key(3), first, running)
+    np.testing.assert_array_equal(same.multiplier, news.multiplier)
+    np.testing.assert_array_equal(second.controller.integral, first.controller.integral)

@@ -43,7 +43,12 @@ def cost_estimate(window: EpisodeWindow) -> Float[Array, " C"]:
     return window.costs.sum(0) / jnp.maximum(count, 1)
 
 
-def mean_length(previous: Float[Array, ""], rollout: Rollout) -> Float[Array, ""]:
-    """Mean length of the rollout's finished episodes; `previous` when none finished."""
-    count = rollout.done.sum()
-    return jnp.where(count > 0, jnp.sum(rollout.episode_length * rollout.done) / jnp.maximum(count, 1), previous)
+def mean_length(previous: Float[Array, ""], window: EpisodeWindow, rollout: Rollout) -> Float[Array, ""]:
+    """Mean length over the window, this rollout's episodes in it: those before them count by the previous mean.
+
+    A mean over the rollout's own episodes alone would be that of one short fall until another episode ends.
+    """
+    count, kept = rollout.done.sum(), jnp.minimum(window.finished, window.costs.shape[0])
+    fresh = jnp.minimum(count, kept)
+    length = jnp.sum(rollout.episode_length * rollout.done) / jnp.maximum(count, 1)
+    return jnp.where(count > 0, (fresh * length + (kept - fresh) * previous) / jnp.maximum(kept, 1), previous)

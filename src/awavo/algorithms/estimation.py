@@ -164,7 +164,7 @@ def estimator(spec: EnvSpec, config: EstimationConfig, window: int) -> Estimator
         learnt = (fitted, opt, update_statistics(estimates.obs_stats, rollout.obs))
         fitted, opt, obs_stats = choose(all_finite(learnt), learnt, estimates[:3])
         episodes = push_episodes(estimates.window, rollout)
-        length = mean_length(estimates.episode_length, rollout)
+        length = mean_length(estimates.episode_length, episodes, rollout)
         estimates = Estimates(fitted, opt, obs_stats, episodes, length)
         centred = flat_advantages - flat_advantages.mean(0)
         batch = Batch(

@@ -51,7 +51,7 @@ from awavo.algorithms.constraints import (
     with_greedy_excess,
 )
 from awavo.algorithms.exploration import GREEDY_EVERY, cut_ages, greedy_environments, lasting_noise, start_noise
-from awavo.algorithms.sizes import generation, is_planned, patience, resolve_sizes, sees_tails
+from awavo.algorithms.sizes import generation, has_planner, patience, resolve_sizes, sees_tails
 from awavo.algorithms.units import Units, cost_shares, initial_units, measure_units, rescale
 from awavo.config import setting
 from awavo.inference.operators import Operator, make_operator
@@ -183,7 +183,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     rows, episodes = config.num_envs * config.rollout_length, generation(spec, config)
     # Discrete actions are drawn anew at every step, planned ones by the planner.
     dim = 0 if isinstance(spec.action_space, Discrete) else spec.action_space.dim
-    explores = dim > 0 and not is_planned(spec, config)
+    explores = dim > 0 and not has_planner(config)
     has_greedy = explores and config.num_envs >= GREEDY_EVERY
 
     def init(key: Array) -> OrpoDrState:

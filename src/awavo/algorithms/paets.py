@@ -105,7 +105,8 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm[PaetsState, PaetsInfo
     dynamics = ensemble(spec, members, config.hidden, config.model_lr, config.weight_decay)
 
     def init(key: Array) -> PaetsState:
-        replay = ring.empty_replay(spec, config.replay_capacity)
+        rows = config.num_envs * config.rollout_length
+        replay = ring.empty_replay(spec, -(-config.replay_capacity // rows) * rows)  # whole rollouts
         return PaetsState(dynamics.init(key), replay, empty_window(config.window, spec.num_costs))
 
     def act(key: Array, state: PaetsState, obs: Float[Array, "E d"], greedy: bool) -> tuple[Array, tuple[()]]:

@@ -31,7 +31,7 @@ from typing import TypeVar
 from awavo.algorithms.actor_critic import ActorCriticConfig
 from awavo.types import Discrete, EnvSpec
 
-__all__ = ["generation", "is_planned", "is_small", "patience", "resolve_sizes", "sees_tails"]
+__all__ = ["generation", "has_planner", "is_planned", "is_small", "patience", "resolve_sizes", "sees_tails"]
 
 # Numbers in an observation and an action up to which a task is small; rows of a rollout from which the batch grows.
 SMALL, ROWS = 12, 1024
@@ -60,8 +60,13 @@ def sees_tails(spec: EnvSpec) -> bool:
     return not is_small(spec)
 
 
+def has_planner(config: ActorCriticConfig) -> bool:
+    """Whether decisions come from a plan, in a configuration whose sizes are resolved."""
+    return getattr(config, "planning", "off") != "off"
+
+
 def is_planned(spec: EnvSpec, config: ActorCriticConfig) -> bool:
-    """Whether decisions come from a plan."""
+    """Whether sizes are those of a planned task: `planning=on` leaves a larger task the sizes that it has."""
     planning = getattr(config, "planning", "off")
     return planning == "physics" or (is_small(spec) and planning != "off")
 

@@ -5,7 +5,7 @@ One call of `learn` is one iteration, with e_i = (J_ci - d_i) / max(d_i, 1):
 .. code-block:: text
 
     1  estimate J_ci (mean UNDISCOUNTED cost of the last W episodes), A_r, A_ci
-    2  I_i      <- clip(I_i + k_i e_i, 0, lambda_max)                             (dual ascent)
+    2  I_i      <- clip(I_i + k_i e_i, 0, lambda_max), where an episode ended     (dual ascent)
     3  lambda_i <- clip(I_i + k_p e_i + k_d max(0, e_i - e_i,old), 0, lambda_max)   (k_p = k_d = 0: lambda = I)
     4  A        <- (A_r - sum_i lambda_i A_ci) / (1 + sum_i lambda_i)
     5  x        <- H^-1 grad E[ratio A]
@@ -32,6 +32,7 @@ from awavo.algorithms.multipliers import (
 )
 from awavo.algorithms.onpolicy import OnPolicyConfig, OnPolicyInfo, algorithm, trust_region
 from awavo.algorithms.trust_region import Surrogate, local_model, natural_step
+from awavo.networks.optimize import choose
 from awavo.networks.stochastic import StochasticPolicy
 from awavo.types import Algorithm, EnvSpec, Rollout
 
@@ -69,7 +70,9 @@ def trpo_lagrangian(spec: EnvSpec, config: TrpoLagrangianConfig) -> Algorithm[Tr
         estimated = base.estimate(key, state, rollout)  # line 1
         batch = estimated.batch
         excess = relative_excess(batch.cost_totals, base.limits)
-        controller, multipliers = update_multipliers(state.controller, excess, config)  # lines 2 and 3
+        # Without news of the costs the same excess is not counted again.
+        excess, news = choose(rollout.done.any(), (excess, 1), (state.controller.excess, 0))
+        controller, multipliers = update_multipliers(state.controller, excess, config, news)  # lines 2 and 3
         total = 1.0 + multipliers.sum()
         advantage = (batch.reward_advantage - batch.cost_advantages @ multipliers) / total  # line 4
 

@@ -205,7 +205,8 @@ def projection_multipliers(gram: Float[Array, "m m"], excess: Float[Array, " m"]
     """Project onto {x : Bx + c <= 0}: the point is `x - L^-1 B' mu`, given `gram = B L^-1 B'` and `excess = Bx + c`.
 
     The nearest point of the set is the projection onto some subset of the planes, so it is the nearest of those
-    projections that lie in the set. A constraint without a gradient is left out.
+    projections that lie in the set. A constraint without a gradient is left out. Where constraints so nearly oppose
+    each other that none lies in the set to the last digits, it is the one that is least outside.
     """
     # In units where every row of B has length 1, so that one tolerance serves costs of any size.
     unit = jnp.where(jnp.diag(gram) > 1e-20, jax.lax.rsqrt(jnp.maximum(jnp.diag(gram), 1e-20)), 0.0)
@@ -214,5 +215,6 @@ def projection_multipliers(gram: Float[Array, "m m"], excess: Float[Array, " m"]
     outside = jnp.max(excess - multipliers @ gram, -1)
     distance = jnp.sum((multipliers @ gram) * multipliers, -1)
     tolerance = 1e-4 * jnp.max(jnp.abs(excess)) + 1e-20
-    nearest = jnp.argmin(jnp.where(outside <= tolerance, distance, jnp.inf))
+    kept = outside <= tolerance
+    nearest = jnp.argmin(jnp.where(jnp.any(kept), jnp.where(kept, distance, jnp.inf), outside))
     return jnp.maximum(multipliers[nearest], 0.0) * unit
