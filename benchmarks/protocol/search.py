@@ -4,7 +4,7 @@
     python benchmarks/protocol/search.py run --task drone --algo pcpo --out tuned   # 20 settings on seeds 100 to 102
     python benchmarks/protocol/search.py choose --out tuned                     # the best of each task and method
     python benchmarks/protocol/search.py evaluate --task drone --algo pcpo --out tuned   # it, on seeds 400 to 409
-    python benchmarks/protocol/search.py evaluate --task drone --algo awavo --again   # ours, changed since: 410 to 419
+    python benchmarks/protocol/search.py evaluate --task drone --algo awavo --again   # changed since: 410 to 419
 
 `run` and `evaluate` skip what is there, so they resume, and several machines can share a folder's files. Ours are not
 searched: ORPO-DR and AWaVO have one configuration for every task. Results of `run` lie in `tuned`, those of `evaluate`
@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--algo", choices=sorted([*SPACES, *OURS]))
     parser.add_argument("--settings", type=int, nargs="*", default=list(range(NUM)), help="numbers, all if not given")
     parser.add_argument("--until", type=float, default=FOREVER, help="seconds of each setting")
-    parser.add_argument("--again", action="store_true", help="evaluate ours once more, on other seeds, after a change")
+    parser.add_argument("--again", action="store_true", help="evaluate once more, on other seeds, after a change")
     parser.add_argument("--out", type=Path, default=Path("tuned"))
     args = parser.parse_args()
     if args.what == "draw":
@@ -157,8 +157,6 @@ def main() -> None:
         if args.algo not in OURS and (found is None or found[1] < NUM):
             parser.error(f"the search of {args.algo} on {args.task} is not complete in {args.out}")
         number = int(found[0].stem[-2:]) if found else 0
-        if args.again and args.algo not in OURS:
-            parser.error("--again is for ours: the baselines have not changed")
         folder, seeds = ("again", SEEDS_AGAIN) if args.again else ("results", EVALUATION_SEEDS)
         out = HERE / folder / f"{args.task}-{args.algo}.json"
         if not out.exists():
