@@ -64,6 +64,42 @@ MUTANTS = {
         "dim > 0",
         "tests/algorithms/test_sizes.py",
     ),
+    "a last lattice cut short": Mutant(
+        "transport/slices.py",
+        "_lattice(num_slices - whole * block, dim)",
+        "_lattice(block, dim)[: num_slices - whole * block]",
+        "tests/transport/test_slices.py",
+    ),
+    "a price that takes all digits": Mutant(
+        "transport/partial.py",
+        "jnp.minimum(penalty, lax.stop_gradient(power_cost(widest, order)))",
+        "penalty + 0 * widest",
+        "tests/transport/test_variants.py",
+    ),
+    "an interval from hardly more than one slice": Mutant(
+        "transport/energy.py",
+        "jnp.sum(share**2) * ENOUGH <= 1",
+        "True",
+        "tests/transport/test_variants.py",
+    ),
+    "steps of the ascent that are not shortened": Mutant(
+        "transport/ascent.py",
+        "jnp.minimum(2 * length, step), length / 2)",
+        "step, step)",
+        "tests/transport/test_ascent.py",
+    ),
+    "an upper end below zero": Mutant(
+        "transport/programs.py",
+        "jnp.maximum(value + half, 0)",
+        "value + half",
+        "tests/transport/test_population.py",
+    ),
+    "even angles with all degrees of freedom": Mutant(
+        "transport/intervals.py",
+        "circle and block > 1 and len(sizes) > 2",
+        "False",
+        "tests/transport/test_slices.py",
+    ),
     "joined steps without stiffness": Mutant(
         "assimilation/trajectories.py",
         "HELD * jnp.maximum(stiff, 0.0)",

@@ -30,6 +30,13 @@ def test_reaches_the_best_slice(rng, key, kind):
     assert float(found.value) > 3 * float(random)
 
 
+def test_a_whole_power_step_that_overshoots_is_shortened(key):
+    """A cross in the plane: W_2^2 is (|cos| - |sin|)^2, 1 at the axes, and not convex in the slice."""
+    x = np.float32([[1, 0], [-1, 0]])
+    run = jax.jit(jax.vmap(lambda key: max_sliced_wasserstein(x, x[:, ::-1], key=key).value))
+    np.testing.assert_allclose(run(jax.random.split(key, 20)), 1.0, atol=1e-4)
+
+
 def test_value_is_that_of_the_slice_and_its_gradient_the_envelope(rng, key):
     x = jnp.asarray(rng.standard_normal((30, 4)), jnp.float32)
     y = jnp.asarray(rng.standard_normal((20, 4)) + 1, jnp.float32)

@@ -33,6 +33,17 @@ CASES = {
     "scalar": (lambda: wasserstein_1d(1.0, [1.0]), "at least 1 axes"),
     "complex": (lambda: wasserstein_1d([1j], [1.0]), "real numbers"),
     "negative weights": (lambda: sliced_wasserstein(X, Y, key=KEY, x_weights=[1.5, -0.5, 0, 0]), "negative"),
+    "weights of words": (lambda: sliced_wasserstein(X, X, a=["a"] * 4, key=0), "expected real numbers"),
+    "masked points": (lambda: sliced_wasserstein(np.ma.masked_array(X, X == 0), Y, key=0), "masked values"),
+    "a seed beyond 32 bits": (lambda: sliced_wasserstein(X, Y, seed=2**32), "from 0 to 4294967295"),
+    "a negative seed": (lambda: sliced_wasserstein(X, Y, seed=-1), "seed or key is -1"),
+    "a fraction as seed": (lambda: sliced_wasserstein(X, Y, seed=0.5), "seed or key is 0.5"),
+    "a generator as seed": (
+        lambda: sliced_wasserstein(X, Y, seed=np.random.default_rng(0)),
+        "seed or key is Generator",
+    ),
+    "two keys": (lambda: sliced_wasserstein(X, Y, key=jax.random.split(KEY)), r"keys of shape \(2,\)"),
+    "long slices": (lambda: sliced_displacement(X, Y, 3 * ROWS), "length 3, expected 1"),
     "unnormalised weights": (lambda: wasserstein_1d([0.0, 1.0], [1.0], x_weights=[1.0, 1.0]), "sums to 2, expected 1"),
     "unnormalised weights in POT's spelling": (
         lambda: sliced_wasserstein([[0.0], [1.0]], [[1.0]], a=[1.0, 1.0], key=0),
@@ -93,3 +104,17 @@ def test_shapes_are_checked_under_jit_and_values_are_not():
 def test_known_values_are_checked_while_others_are_traced():
     with pytest.raises(InputError, match="y holds NaN"):
         jax.jit(lambda x: sliced_wasserstein(x, HOLED, key=KEY))(X)
+
+
+def test_whole_numbers_that_float32_has_not_got_keep_their_digits_or_warn():
+    assert float(sliced_wasserstein(np.array([[100_000_001]]), np.array([[100_000_000]]), seed=0, p=1)) == 1.0
+    with pytest.warns(UserWarning, match=r"whole numbers above 2\^24"):
+        wasserstein_1d(np.array([2**33]), np.array([0]))
+
+
+def test_other_spellings_of_plain_numbers():
+    plain = sliced_wasserstein(X, X + 1, seed=3, p=1, confidence=0.9)
+    spelt = sliced_wasserstein(X, X + 1, seed=np.int64(3), p=np.int64(1), confidence=np.float64(0.9))
+    assert plain == spelt
+    given = sliced_wasserstein(X, X + 1, projections=ROWS.tolist())
+    assert given == sliced_wasserstein(X, X + 1, slices=ROWS)

@@ -31,6 +31,20 @@ def test_population_intervals_cover_where_those_of_the_sample_do_not():
     assert "points and 4 blocks" in population.method
 
 
+def test_population_intervals_of_equal_laws_are_intervals_and_hold_zero():
+    """A debiased value below zero had an upper end below zero, and a lower one of zero."""
+
+    def one(key):
+        points, slices = jax.random.split(key)
+        x, y = jax.random.normal(points, (2, 20, 2))
+        return sliced_wasserstein(x, y, key=slices, num_slices=20, target="population")
+
+    found = jax.jit(lambda keys: jax.lax.map(one, keys))(jax.random.split(jax.random.key(0), 200))
+    assert float(found.value.min()) < 0
+    assert np.all(found.high >= found.low)
+    assert np.mean(found.low <= 0) > 0.94
+
+
 def test_population_on_given_slices_has_an_interval_over_points():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 30, 3)).astype(np.float32)

@@ -70,6 +70,17 @@ def test_partial_is_the_linear_program(penalty):
     assert float(found[0]) == pytest.approx(best / 7, rel=1e-4)
 
 
+@pytest.mark.parametrize("num", [5, 30])
+def test_partial_of_a_price_no_pair_reaches_is_transport_and_what_is_left_over(num):
+    """In float32 a price a billion times the costs had left nothing of them."""
+    x, y = RNG.standard_normal((1, 30)).astype(np.float32), RNG.standard_normal((1, num)).astype(np.float32) + 1
+    dear, dearer = (float(partial_line_costs(x, y, np.float32(price), order=2)[0]) for price in (1e2, 1e6))
+    over = (30 - num) / 30
+    assert dearer - over * 1e6 == pytest.approx(dear - over * 1e2, abs=0.1 if num < 30 else 1e-6)
+    if num == 30:
+        assert dearer == pytest.approx(np.mean((np.sort(x) - np.sort(y)) ** 2), rel=1e-5)
+
+
 def test_partial_gradient_moves_matched_points_only():
     x, y = jnp.array([[0.0, 1.0, 9.0]]), jnp.array([[0.5, 1.5, 2.0]])
     slope = np.asarray(jax.jit(jax.grad(lambda x: partial_line_costs(x, y, 1.0, order=2)[0]))(x))
@@ -83,6 +94,14 @@ def test_energy_lies_between_the_average_and_the_largest_slice():
         found = sliced_distance(X, Y, variant="energy", slices=slices, energy=energy)
         assert float(found) == pytest.approx(np.average(each, weights=weights), rel=1e-4)
         assert np.mean(each) < found < max(each)
+
+
+def test_energy_on_hardly_more_than_one_slice_has_no_interval():
+    far = sliced_distance(100 * X, 300 * Y, variant="energy", seed=0)
+    assert np.isnan(far.low)
+    assert np.isnan(far.high)
+    near = sliced_distance(X, Y, variant="energy", seed=0)
+    assert near.low < near < near.high
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -100,6 +119,10 @@ def test_plans_are_couplings_and_bound_the_distance(weighted):
     assert (
         sliced_plan(X, Y, "min", seed=1, **options).estimate < sliced_plan(X, Y, "expected", seed=1, **options).estimate
     )
+
+
+def test_plan_of_equal_clouds_costs_nothing_at_order_one():
+    assert float(sliced_plan(X, X, order=1, seed=0).estimate) == 0.0
 
 
 def test_plan_on_a_line_is_optimal():
@@ -158,7 +181,11 @@ def test_gradient_of_a_batch():
     [
         (lambda: sliced_distance(X, Y, variant="maxx", seed=0), "Did you mean 'max'"),
         (lambda: sliced_distance(X, Y, variant="energy", seed=0, penalty=1), "no option 'penalty'"),
-        (lambda: sliced_distance(X, Y, variant="energy"), "Neither or both"),
+        (lambda: sliced_distance(X, Y, variant="energy"), "Neither key nor slices"),
+        (lambda: sliced_distance(X, Y, variant="energy", seed=0, slices=np.eye(4)), "given with a key"),
+        (lambda: sliced_distance(X, Y, variant="spherical", slices=np.eye(4)[[0, 0]]), "not orthogonal"),
+        (lambda: sliced_distance(X, Y, variant="partial", penalty=np.inf, seed=0), "penalty is inf"),
+        (lambda: sliced_distance(X, Y, variant="partial", penalty="a", seed=0), "penalty is 'a'"),
         (lambda: sliced_distance(X, Y, variant="max"), "No key was given"),
         (lambda: sliced_distance(X, Y, variant="spherical", seed=0), "expected 1: divide points"),
         (lambda: sliced_distance(X, Y, A, variant="partial", seed=0), "points of equal mass"),

@@ -28,7 +28,7 @@ class MaxSlice(NamedTuple):
 
 
 def _ascend(clouds: Clouds, slices: Array, defining: Defining, order: float, num_steps: int, step: float) -> Array:
-    """Move every slice towards its own gradient; keep the best one each has met."""
+    """Move every slice towards its own gradient by a fixed step; keep the best one each has met."""
 
     def total(rows: Array) -> tuple[Array, Array]:
         costs = slice_costs(clouds, rows, defining, order)
@@ -48,6 +48,28 @@ def _ascend(clouds: Clouds, slices: Array, defining: Defining, order: float, num
     (rows, best_rows, best_costs), _ = lax.scan(climb, start, None, length=num_steps)
     better = total(rows)[1] > best_costs
     return jnp.where(better[:, None], rows, best_rows)
+
+
+@partial(jax.jit, static_argnames=("defining", "order", "num_steps", "step"))
+def _climb(clouds: Clouds, slices: Array, defining: Defining, order: float, num_steps: int, step: float) -> Array:
+    """The same with steps that are halved where a slice would not get higher: W_p^p need not be convex in it."""
+
+    def evaluated(rows: Array) -> tuple[Array, Array]:
+        costs, pull = jax.vjp(lambda rows: slice_costs(clouds, rows, defining, order), rows)
+        return costs, unit_slices(pull(jnp.ones_like(costs))[0])
+
+    def climb(state: tuple[Array, Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array, Array], None]:
+        rows, costs, towards, length = state
+        moved = unit_slices((1 - length) * rows + length * towards)
+        found, further = evaluated(moved)
+        higher = (found > costs)[:, None]
+        longer = jnp.where(higher, jnp.minimum(2 * length, step), length / 2)
+        return (
+            jnp.where(higher, moved, rows), jnp.maximum(found, costs), jnp.where(higher, further, towards), longer,
+        ), None  # fmt: skip
+
+    start = (slices, *evaluated(slices), jnp.full((slices.shape[0], 1), step, slices.dtype))
+    return lax.scan(climb, start, None, length=num_steps)[0][0]
 
 
 _ascend_compiled = partial(jax.jit, static_argnames=("defining", "order", "num_steps", "step"))(_ascend)
@@ -126,7 +148,8 @@ def max_sliced_wasserstein(
         \max_{|\theta| = 1} W_p^p(\alpha(\cdot, \theta)_\# \mu, \alpha(\cdot, \theta)_\# \nu)
 
     Ascent from `num_starts` slices, one of them the difference of the means. The maximum over all slices is a metric;
-    what ascent finds is a lower bound of it. The gradient in points and weights is taken at the slice found, as the
+    what ascent finds is a lower bound of it. Its steps begin at `step` and are halved where they would not lead higher.
+    The gradient in points and weights is taken at the slice found, as the
     envelope theorem allows. Arguments as in `ascend_slices`.
     """
     order, defining = check_order(order), Linear() if defining is None else defining
@@ -138,7 +161,7 @@ def max_sliced_wasserstein(
     # The difference of the means is the answer for a pure shift: ascent begins there too.
     starts = starts.astype(x.dtype).at[0].set(_mean_gap(lax.stop_gradient(clouds), num))
     num_steps, step = check_positive("num_steps", num_steps), _check_step(step, defining)
-    found = lax.stop_gradient(_ascend_compiled(lax.stop_gradient(clouds), starts, slicer, order, num_steps, step))
+    found = lax.stop_gradient(_climb(lax.stop_gradient(clouds), starts, slicer, order, num_steps, step))
     costs = slice_costs(clouds, found, slicer, order)
     best = jnp.argmax(costs)
     return MaxSlice(costs[best], found[best])

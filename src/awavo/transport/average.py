@@ -138,7 +138,7 @@ def sliced_displacement(
     Wasserstein flow. Points of weight zero stay.
     """
     x, y, x_weights, y_weights = check_arrays(x, y, x_weights, y_weights)
-    slices = check_slices(slices, x.shape[1], x)
+    slices = check_slices(slices, x.shape[1], x, unit=True)
     chunk = None if chunk is None else check_positive("chunk", chunk)
 
     def energy(points: Array) -> Array:

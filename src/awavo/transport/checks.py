@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -58,6 +58,7 @@ def one_of(default: Any, **spellings: object) -> Any:
 
 def check_order(order: object) -> float:
     """Return the exponent as a number; it must be a plain one, at least 1."""
+    order = order.item() if isinstance(order, np.integer | np.floating) else order
     if isinstance(order, bool) or not isinstance(order, int | float):
         raise InputError(
             f"order is {type(order).__name__}, expected a plain number >= 1: pass it statically, outside jit."
@@ -74,16 +75,18 @@ def check_positive(name: str, value: object) -> int:
     return int(value)
 
 
-def common_float(*arrays: object) -> tuple[Array, ...]:
+def common_float(*given: object) -> tuple[Array, ...]:
     """Return the arrays in one floating type of at least 32 bits; what jax cannot hold is narrowed with a warning."""
-    kind = jnp.result_type(*(jnp.asarray(a).dtype for a in arrays), np.float32)
+    arrays = tuple(a if isinstance(a, jax.Array) else _real("Points", a) for a in given)
+    kind = jnp.result_type(*(np.float32 if a.dtype.kind in "iub" else a.dtype for a in arrays), np.float32)
     if not jnp.issubdtype(kind, jnp.floating):
         raise InputError(
             f"Points are of type {kind}, expected real numbers: convert them, complex ones to two coordinates."
         )
-    if not x64_enabled() and any(getattr(a, "dtype", None) == np.float64 for a in arrays):
+    if not x64_enabled() and _wide(given, arrays):
         warnings.warn(
-            "Points in float64 are computed in float32 here: set jax_enable_x64, or pass .astype('float32').",
+            "Points in float64, or whole numbers above 2^24, are computed in float32 here: set jax_enable_x64, or pass "
+            ".astype('float32').",
             UserWarning, stacklevel=4,
         )  # fmt: skip
     return tuple(_as_array(a, kind) for a in arrays)
@@ -97,9 +100,18 @@ def x64_enabled() -> bool:
 def host_float(*arrays: object) -> tuple[np.ndarray, ...]:
     """Return the arrays as numpy's, in float64 if one of them is so, else in float32."""
     found = [_real("Points", a) for a in arrays]
-    # Numbers without a type of their own, as in lists, are single precision as everywhere in jax.
-    wide = any(getattr(a, "dtype", None) == np.float64 for a in arrays)
-    return tuple(np.asarray(a, np.float64 if wide else np.float32) for a in found)
+    return tuple(np.asarray(a, np.float64 if _wide(arrays, found) else np.float32) for a in found)
+
+
+def _wide(given: Sequence[object], arrays: Sequence[Any]) -> bool:
+    """Whether some points are of float64, or whole numbers that float32 has not got.
+
+    Fractions without a type of their own, as in lists, are single precision as everywhere in jax.
+    """
+    return any(getattr(a, "dtype", None) == np.float64 for a in given) or any(
+        isinstance(a, np.ndarray) and a.dtype.kind in "iu" and a.size and max(int(a.max()), -int(a.min())) > 1 << 24
+        for a in arrays
+    )
 
 
 def _real(name: str, values: object) -> np.ndarray:
@@ -107,6 +119,8 @@ def _real(name: str, values: object) -> np.ndarray:
         found = np.asarray(values)
     except ValueError:
         raise InputError(f"{name} are rows of different lengths, expected a table of numbers: repair them.") from None
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} are a masked array with masked values, expected all: keep the rows without a mask.")
     if found.dtype.kind not in "fiub" and found.dtype != jnp.bfloat16:
         raise InputError(
             f"{name} are of type {found.dtype}, expected real numbers: convert them, complex ones to two coordinates."
@@ -138,7 +152,8 @@ def check_weights(name: str, weights: object | None, shape: tuple[int, ...], *, 
     """Return the weights as an array, refusing what is no probability vector over the last axis of `shape`."""
     if weights is None:
         return None
-    found = np.asarray(weights) if host else jnp.asarray(weights)
+    found = weights if isinstance(weights, jax.Array) else _real(name, weights)
+    found = np.asarray(found) if host else jnp.asarray(found)
     if found.shape not in (shape, shape[-1:]):
         raise InputError(f"{name} has shape {found.shape}, expected {shape[-1:]}: one weight for each point.")
     if is_known(found):

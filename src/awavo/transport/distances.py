@@ -22,7 +22,7 @@ from awavo.transport.defining import Defining, Linear, Polynomial
 from awavo.transport.host import fits_host, host_average, host_mean, host_slice_costs
 from awavo.transport.intervals import block_variance, check_confidence, half_width
 from awavo.transport.programs import Drawing, Measures, as_key, drawn_on_host, estimate, on_host, on_slices
-from awavo.transport.slices import block_length, check_sampling, default_sampling, mix_slices, unit_slices
+from awavo.transport.slices import block_length, check_sampling, default_sampling, is_circle, mix_slices, unit_slices
 from awavo.types import Estimate
 
 __all__ = ["adaptive_gswd", "generalized_sliced_wasserstein", "sliced_wasserstein"]
@@ -108,7 +108,8 @@ def sliced_wasserstein(
     num_slices = check_positive("num_slices", one_of(100, num_slices=num_slices, n_projections=n_projections))
     order, key = check_order(one_of(2, order=order, p=p)), one_of(None, key=key, seed=seed)
     if projections is not None:
-        slices = one_of(None, slices=slices, projections=projections.T)
+        columns = projections if hasattr(projections, "T") else np.asarray(projections)
+        slices = one_of(None, slices=slices, projections=columns.T)
     defining = Linear() if defining is None else defining
     host = fits_host(x, y, x_weights, y_weights, slices, key) and target == "sample" and not control_variate
     measures: Measures = check_measures(x, y, x_weights, y_weights, host=host, batch=True)
@@ -177,7 +178,7 @@ def _on_drawn(
     if isinstance(measures[0], np.ndarray):
         rows = drawn_on_host(key, drawing, defining, measures[0])
         costs = on_host(host_slice_costs, measures, rows, defining, order, chunk)
-        value, half = host_mean(costs), half_width([block_variance(costs, block)], confidence).astype(costs.dtype)
+        value, half = host_mean(costs), _half(costs, block, drawing, confidence)
         low, high = np.maximum(value - half, 0), value + half
     else:
         value, low, high = estimate(
@@ -188,12 +189,19 @@ def _on_drawn(
     return Estimate(value, low, high, num, _method(order, name, confidence, -(-num // block), population))
 
 
+def _half(costs: np.ndarray, block: int, drawing: Drawing, confidence: float | None) -> Any:
+    spread = block_variance(costs, block, circle=is_circle(drawing.sampling, drawing.dim))
+    return half_width([spread], confidence).astype(costs.dtype)
+
+
 def _method(order: float, slices: str, confidence: float | None, blocks: int | None, population: bool) -> str:
     """One line that says what the number and its interval are."""
     words = [f"power {order:g}", slices]
     if population:
         words.append("debiased, of the population")
-    if confidence is not None:
+    if confidence is not None and blocks == 1:
+        words.append("no interval from one block of slices")
+    elif confidence is not None:
         over = " and ".join(
             (["points"] if population else []) + ([] if blocks is None else [f"{blocks} blocks of slices"])
         )

@@ -16,6 +16,8 @@ from awavo.types import Estimate
 
 __all__ = ["energy_sliced_wasserstein"]
 
+# Effective number of slices, one over the sum of the squared weights, from which there is an interval.
+ENOUGH = 5
 _ENERGIES = ("exponential", "identity")
 
 
@@ -27,8 +29,10 @@ def _average(clouds: Clouds, slices: Array, *, order: float, energy: str) -> tup
     flat = jnp.full_like(costs, 1 / costs.shape[0])
     share = jax.nn.softmax(costs) if energy == "exponential" else jnp.where(total > 0, costs / total, flat)
     value = jnp.sum(share * costs)
-    # A ratio of means scatters like its linearisation: w_l (W_l - value), with weights of mean one.
-    return value, value + costs.shape[0] * share * (costs - value)
+    # A ratio of means scatters like its linearisation: w_l (W_l - value), with weights of mean one. Where few slices
+    # have nearly all the weight, that says nothing of the slices that were not drawn.
+    influence = value + costs.shape[0] * share * (costs - value)
+    return value, jnp.where(jnp.sum(share**2) * ENOUGH <= 1, influence, jnp.nan)
 
 
 def energy_sliced_wasserstein(x: object, y: object, options: Options, *, energy: str = "exponential") -> Estimate:
@@ -40,6 +44,8 @@ def energy_sliced_wasserstein(x: object, y: object, options: Options, *, energy:
         \qquad W_\theta = W_p^p(\theta_\#\mu, \theta_\#\nu), \qquad f(w) = e^w \text{ or } w
 
     Its weights depend on the pair, so the triangle inequality does not hold. The ratio has a bias of order 1/L.
+    The interval is NaN where nearly all weight is on fewer than five slices, as `exponential` has it for large costs:
+    the value is then hardly more than the largest slice that was drawn. Scale the points, or take `identity`.
     """
     if energy not in _ENERGIES:
         raise InputError(f"There is no energy '{energy}'.{did_you_mean(energy, _ENERGIES)}")

@@ -14,6 +14,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -33,18 +34,21 @@ def partial_line_costs(
 ) -> Float[Array, " l"]:
     """Return the least cost of every row, for points of mass 1 / max(n, m); differentiable in points and penalty."""
     x, y = sort_values(x), sort_values(y)
-    alone = penalty * jnp.arange(y.shape[1] + 1, dtype=x.dtype)
+    # A price that no pair reaches leaves just those alone that have no partner; the digits are for the pairs.
+    widest = jnp.maximum(x[:, -1] - y[:, 0], y[:, -1] - x[:, 0])[:, None]
+    price = jnp.minimum(penalty, lax.stop_gradient(power_cost(widest, order)))
+    alone = price * jnp.arange(y.shape[1] + 1, dtype=x.dtype)
 
     @jax.checkpoint
     def row(above: Array, point: Array) -> tuple[Array, None]:
         paired = above[:, :-1] + power_cost(point[:, None] - y, order)
-        best = jnp.minimum(above[:, 1:] + penalty, paired)
-        best = jnp.concatenate([above[:, :1] + penalty, best], axis=1)
+        best = jnp.minimum(above[:, 1:] + price, paired)
+        best = jnp.concatenate([above[:, :1] + price, best], axis=1)
         return lax.cummin(best - alone, axis=1) + alone, None
 
-    start = jnp.broadcast_to(alone, (x.shape[0], alone.shape[0]))
-    last, _ = lax.scan(row, start, x.T)
-    return last[:, -1] / max(x.shape[1], y.shape[1])
+    last, _ = lax.scan(row, alone, x.T)
+    over = abs(x.shape[1] - y.shape[1]) * (penalty - price[:, 0])
+    return (last[:, -1] + over) / max(x.shape[1], y.shape[1])
 
 
 def partial_sliced_wasserstein(x: object, y: object, options: Options, *, penalty: float = 1.0) -> Estimate:
@@ -57,8 +61,11 @@ def partial_sliced_wasserstein(x: object, y: object, options: Options, *, penalt
     problem = prepare(x, y, options)
     if problem.x_weights is not None or problem.y_weights is not None:
         raise InputError("Partial transport was given weights, expected points of equal mass: resample by the weights.")
-    if not penalty > 0:
-        raise InputError(f"penalty is {penalty}, expected a number > 0: the price of a point left alone, a power p.")
+    known = isinstance(penalty, int | float | np.number) and not isinstance(penalty, bool)
+    if not isinstance(penalty, jax.Array) and not (known and 0 < penalty < np.inf):
+        raise InputError(
+            f"penalty is {penalty!r}, expected a finite number > 0: the price of a point left alone, a power p."
+        )
     rows = [Linear().project(cloud, problem.slices) for cloud in (problem.x, problem.y)]
     costs = partial_line_costs(*rows, jnp.asarray(penalty, problem.x.dtype), order=problem.order)
     return finish(problem, jnp.mean(costs), costs, f"partial, {penalty:g} for a point left alone")

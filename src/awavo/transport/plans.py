@@ -54,7 +54,9 @@ def _lift(x, y, x_weights, y_weights, slices, *, order: float):
 
     def cost(rows: Array, cols: Array, mass: Array) -> Array:
         squares = jnp.sum((x[rows] - y[cols]) ** 2, axis=-1)
-        return jnp.sum(mass * (squares if order == 2 else jnp.maximum(squares, 1e-30) ** (order / 2)))
+        apart = squares > 0
+        costs = jnp.where(apart, jnp.where(apart, squares, 1) ** (order / 2), 0) if order != 2 else squares
+        return jnp.sum(mass * costs)
 
     return rows, cols, mass, jax.lax.map(lambda cells: cost(*cells), (rows, cols, mass))
 

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from awavo.errors import InputError
-from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, one_of
+from awavo.transport.checks import check_measures, check_order, check_positive, check_slices, is_known, one_of
 from awavo.transport.intervals import block_variance, check_confidence, half_width
 from awavo.transport.line import root as take_root
 from awavo.transport.programs import as_key
@@ -17,6 +18,9 @@ from awavo.transport.slices import block_length, default_sampling, draw_slices
 from awavo.types import Estimate
 
 __all__ = ["Options", "Problem", "finish", "prepare"]
+
+
+SLANT = 1e-3  # largest product of two rows of an orthonormal frame that is given
 
 
 class Options(NamedTuple):
@@ -60,13 +64,17 @@ def prepare(x: object, y: object, options: Options, *, frames: int = 1) -> Probl
     num = check_positive("num_slices", one_of(100, num_slices=options.num_slices, n_projections=options.n_projections))
     key, confidence = one_of(None, key=options.key, seed=options.seed), check_confidence(options.confidence)
     dim, given = measures[0].shape[1], options.slices
-    if (key is None) == (given is None):
-        raise InputError("Neither or both of key and slices were given, expected one: pass key=jax.random.key(0).")
+    if key is None and given is None:
+        raise InputError("Neither key nor slices were given, expected one: pass key=jax.random.key(0), or seed=0.")
+    if key is not None and given is not None:
+        raise InputError("slices were given with a key, expected slices alone: drop the key (or seed).")
     block: int | None = None
     if given is not None:
         rows = check_slices(given, dim, measures[0], unit=True)
         if rows.shape[0] % frames:
             raise InputError(f"There are {rows.shape[0]} rows, expected {frames} orthonormal ones for each slice.")
+        if frames > 1 and is_known(rows) and _slant(np.asarray(rows), frames) > SLANT:
+            raise InputError(f"Rows of a slice are not orthogonal, expected {frames} orthonormal ones: take a QR.")
     elif frames > 1:
         block = 1
         rows = _frames(as_key(key), num, dim, frames).astype(measures[0].dtype)
@@ -75,6 +83,12 @@ def prepare(x: object, y: object, options: Options, *, frames: int = 1) -> Probl
         block = block_length(sampling, num, dim, split=True)
         rows = draw_slices(as_key(key), num, dim, split=True)[0].astype(measures[0].dtype)
     return Problem(*measures, rows, block, order, confidence, options.root)
+
+
+def _slant(rows: np.ndarray, size: int) -> float:
+    """The largest product of two rows of one frame."""
+    frames = rows.reshape(-1, size, rows.shape[1])
+    return float(np.abs(frames @ frames.swapaxes(1, 2) * (1 - np.eye(size))).max())
 
 
 def _frames(key: Array, num: int, dim: int, size: int) -> Float[Array, "rows d"]:
@@ -94,9 +108,11 @@ def finish(
     if influence is None or problem.block is None:
         found = Estimate(value, value, value, count, f"{method}, exact on its slices")
     else:
-        variance, freedom = block_variance(jax.lax.stop_gradient(influence), problem.block)
+        circle = problem.slices.shape[1] == 2
+        variance, freedom = block_variance(jax.lax.stop_gradient(influence), problem.block, circle=circle)
         half = half_width([(variance, freedom)], problem.confidence)
         if problem.confidence is not None:
-            method += f", {problem.confidence:.0%} t interval over {freedom + 1} blocks of slices"
+            blocks, level = -(-influence.shape[0] // problem.block), f"{problem.confidence:.0%} t interval over"
+            method += f", {level} {blocks} blocks of slices" if blocks > 1 else ", no interval from one block of slices"
         found = Estimate(value, jnp.maximum(value - half, 0), value + half, count, method)
     return take_root(found, problem.order) if problem.root else found

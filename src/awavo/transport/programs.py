@@ -15,14 +15,17 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key
 
+from awavo.errors import InputError
 from awavo.transport.average import Clouds, slice_average
 from awavo.transport.checks import x64_enabled
 from awavo.transport.defining import Defining, Linear, Polynomial, host_monomials
 from awavo.transport.intervals import block_variance, half_width, surrogate_costs, surrogate_mean
 from awavo.transport.population import debiased_costs, point_variance
-from awavo.transport.slices import draw_slices
+from awavo.transport.slices import draw_slices, is_circle
 
 __all__ = ["Drawing", "Measures", "as_key", "drawn_on_host", "estimate", "on_host", "on_slices", "slicer"]
+
+LARGEST_SEED = 2**32 - 1  # of larger ones jax takes the lower bits without a word
 
 # Points and weights of both, checked.
 Measures: TypeAlias = tuple[Any, Any, Any, Any]
@@ -38,8 +41,13 @@ class Drawing(NamedTuple):
 
 
 def as_key(key: Any) -> Key[Array, ""]:
-    """Return a random key, also from a seed."""
-    return jax.random.key(key) if isinstance(key, int | np.integer) else key
+    """Return a random key, also from a seed; two seeds never give the same one."""
+    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key <= LARGEST_SEED:
+        return jax.random.key(key)
+    if isinstance(key, jax.Array) and key.shape == (() if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else (2,)):
+        return key
+    told = f"keys of shape {key.shape}" if isinstance(key, jax.Array) else repr(key)[:80]
+    raise InputError(f"seed or key is {told}, expected a whole number from 0 to {LARGEST_SEED} or one jax.random.key.")
 
 
 def slicer(defining: Defining) -> Defining:
@@ -116,9 +124,10 @@ def estimate(
             cheap = surrogate_costs(clouds, rows)
             value, costs = value + mean - jnp.mean(cheap), costs - lax.stop_gradient(cheap)
         if slices is None:
-            parts.append(block_variance(costs, block))
+            parts.append(block_variance(costs, block, circle=is_circle(drawing.sampling, drawing.dim)))
         half = lax.stop_gradient(half_width(parts, confidence))
-        return value, jnp.maximum(value - half, 0), value + half
+        # A debiased value may be below zero; what it estimates is not.
+        return value, jnp.maximum(value - half, 0), jnp.maximum(value + half, 0)
 
     return _over_batch(one, measures)
 
@@ -131,8 +140,9 @@ def _drawn_from_seed(seed: int, drawing: Drawing) -> np.ndarray:
 def drawn_on_host(key: Any, drawing: Drawing, defining: Defining, like: np.ndarray) -> np.ndarray:
     """The slices that `estimate` draws, as numpy's; those of a seed are remembered."""
     small = drawing.num_slices * drawing.dim <= 1 << 18
+    made = as_key(key)
     known = isinstance(key, int | np.integer) and small
-    rows = _drawn_from_seed(int(key), drawing) if known else np.asarray(_draw(as_key(key), drawing))
+    rows = _drawn_from_seed(int(key), drawing) if known else np.asarray(_draw(made, drawing))
     if like.dtype == np.float64:  # unit length to the digits of the type
         rows = rows.astype(np.float64)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)

@@ -21,8 +21,8 @@ from awavo.transport.defining import monomial_weights
 from awavo.transport.line import root
 
 __all__ = [
-    "SliceBank", "draw_slices", "iid_slices", "kostlan_slices", "mix_slices", "orthogonal_slices", "spiral_slices",
-    "unit_slices",
+    "SliceBank", "draw_slices", "iid_slices", "is_circle", "kostlan_slices", "mix_slices", "orthogonal_slices",
+    "spiral_slices", "unit_slices",
 ]  # fmt: skip
 
 _SAMPLINGS = ("iid", "orthogonal", "spiral")
@@ -92,22 +92,32 @@ def orthogonal_slices(key: Key[Array, ""], num_slices: int, dim: int, block: int
 
 
 def spiral_slices(key: Key[Array, ""], num_slices: int, dim: int = 3, block: int | None = None) -> Float[Array, "l c"]:
-    """Return independently rotated lattices of `block` points: a spiral on the sphere (d = 3), even angles (d = 2)."""
+    """Return independently rotated lattices of `block` points: a spiral on the sphere (d = 3), even angles (d = 2).
+
+    What is left for the last one is a whole lattice too, of fewer points.
+    """
     if dim not in (2, 3):
         raise InputError(f"The spiral is for dimension 2 and 3, not {dim}: take sampling='orthogonal'.")
     block = num_slices if block is None else block
     num_blocks = -(-num_slices // block)
-    step = (jnp.arange(block) + 0.5) / block
+    rotations = _rotations(key, num_blocks, dim)
+    whole = num_slices // block
+    turned = jnp.einsum("kc,bcd->bkd", _lattice(block, dim), rotations[:whole]).reshape(whole * block, dim)
+    if whole == num_blocks:
+        return turned
+    return jnp.concatenate([turned, _lattice(num_slices - whole * block, dim) @ rotations[-1]])
+
+
+def _lattice(num: int, dim: int) -> Float[Array, "k c"]:
+    """Even angles on half the circle, or a spiral on the sphere."""
+    step = (jnp.arange(num) + 0.5) / num
     if dim == 2:
         angle = jnp.pi * step
-        points = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
-    else:
-        # Equal steps of height hold equal area; the golden angle spreads the points around the axis.
-        height, angle = 1 - 2 * step, math.pi * (1 + math.sqrt(5)) * (jnp.arange(block) + 0.5)
-        ring = jnp.sqrt(1 - height**2)
-        points = jnp.stack([ring * jnp.cos(angle), ring * jnp.sin(angle), height], axis=1)
-    turned = jnp.einsum("kc,bcd->bkd", points, _rotations(key, num_blocks, dim))
-    return turned.reshape(num_blocks * block, dim)[:num_slices]
+        return jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
+    # Equal steps of height hold equal area; the golden angle spreads the points around the axis.
+    height, angle = 1 - 2 * step, math.pi * (1 + math.sqrt(5)) * (jnp.arange(num) + 0.5)
+    ring = jnp.sqrt(1 - height**2)
+    return jnp.stack([ring * jnp.cos(angle), ring * jnp.sin(angle), height], axis=1)
 
 
 def kostlan_slices(key: Key[Array, ""], num_slices: int, dim: int, degree: int = 3) -> Float[Array, "l c"]:
@@ -122,6 +132,11 @@ def kostlan_slices(key: Key[Array, ""], num_slices: int, dim: int, degree: int =
 def default_sampling(dim: int) -> str:
     """Name the most accurate sampling: spirals where they exist, else orthogonal blocks."""
     return "spiral" if dim in (2, 3) else "orthogonal"
+
+
+def is_circle(sampling: str | None, dim: int) -> bool:
+    """Whether slices are even angles."""
+    return dim == 2 and (default_sampling(dim) if sampling is None else sampling) == "spiral"
 
 
 def check_sampling(sampling: str) -> str:

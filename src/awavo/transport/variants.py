@@ -24,9 +24,11 @@ __all__ = ["VARIANTS", "sliced_distance"]
 def _max(x: Any, y: Any, **options: Any) -> Estimate:
     """The largest slice, found by ascent."""
     order = check_order(one_of(2, order=options.pop("order", None), p=options.pop("p", None)))
-    names = {"x_weights": "a", "y_weights": "b", "key": "seed", "num_starts": "n_projections"}
-    for ours, theirs in names.items():
-        options[ours] = one_of(None, **{ours: options.pop(ours, None), theirs: options.pop(theirs, None)})
+    names = {
+        "x_weights": ("a",), "y_weights": ("b",), "key": ("seed",), "num_starts": ("num_slices", "n_projections"),
+    }  # fmt: skip
+    for ours, others in names.items():
+        options[ours] = one_of(None, **{name: options.pop(name, None) for name in (ours, *others)})
     rooted = options.pop("root", False)
     if options["key"] is None:
         raise InputError("No key was given, expected one for the starts: pass key=jax.random.key(0), or seed=0.")
@@ -69,7 +71,7 @@ def sliced_distance(
     | `variant` | what it is | its own options |
     |---|---|---|
     | `average` | `sliced_wasserstein` | all of its options |
-    | `max` | the largest slice, by ascent | `num_starts` (`n_projections`), `num_steps`, `defining`, `step` |
+    | `max` | the largest slice, by ascent | `num_starts` (`num_slices`), `num_steps`, `defining`, `step` |
     | `generalized` | polynomials, spheres or networks as slices | `defining` |
     | `energy` | slices weighted by how much they separate | `energy`: `exponential` or `identity` |
     | `spherical` | unit vectors, great circles | |
