@@ -113,7 +113,7 @@ def estimate_costs(profile: CostProfile, horizon: int) -> Float[Array, " C"]:
 
 
 def standard_error(profile: CostProfile) -> Float[Array, " C"]:
-    """Of the mean cost of the episodes remembered."""
+    """Of the mean cost of the whole episodes remembered; 0 before there are two."""
     count = jnp.maximum(profile.episodes, 1.0)
     variance = jnp.maximum(profile.square / count - (profile.total / count) ** 2, 0.0)
     return jnp.sqrt(variance / count)

@@ -48,7 +48,10 @@ class Actor(eqx.Module):
 
 
 def actor(key: Array, obs_dim: int, space: ActionSpace, hidden: Sequence[int], num_components: int = 1) -> Actor:
-    """Draw an actor that starts close to uniform; the components of a mixture start apart, spread over the box."""
+    """Draw an actor that starts close to uniform over discrete actions, and in a box near its middle, an eighth as wide.
+
+    The components of a mixture start apart, spread over the box.
+    """
     if isinstance(space, Discrete):
         return Actor(mlp(key, (obs_dim, *hidden, space.num), output_scale=0.01), space)
     if num_components == 1:
