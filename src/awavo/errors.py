@@ -17,6 +17,7 @@ __all__ = [
     "UnknownNameError",
     "did_you_mean",
     "printable",
+    "raised",
     "suggest",
 ]
 
@@ -71,6 +72,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
         match = next(k for k in known if k.lower() == near[0])
         return f" Did you mean '{match}'?"
     return ""
+
+
+def raised(error: BaseException) -> str:
+    """What somebody else's code did, in one line: `raised KeyError: 'x'`, or `called sys.exit(0)`."""
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({'' if error.code is None else repr(error.code)})"
+    return f"raised {type(error).__name__}: {' '.join(str(error)[:300].split())}"
 
 
 def printable(text: str) -> str:

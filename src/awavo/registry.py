@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from awavo.errors import InputError, UnknownNameError, did_you_mean
+from awavo.errors import InputError, UnknownNameError, did_you_mean, raised
 from awavo.types import Fields
 
 __all__ = [
@@ -174,9 +174,10 @@ def import_own(path: str, setting: str) -> Any:
         if module.startswith("."):
             raise ImportError("a module's full name does not begin with a dot")
         return importlib.import_module(module)
-    except Exception as error:  # the user's module may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # the user's module may raise anything while it is imported
+        told = raised(error) if isinstance(error, SystemExit) else error
         raise InputError(
-            f"{setting}='{path}' cannot be imported ({error}): expected MODULE:NAME, with MODULE.py in the current "
+            f"{setting}='{path}' cannot be imported ({told}): expected MODULE:NAME, with MODULE.py in the current "
             f"folder ({folder}) or installed."
         ) from error
 

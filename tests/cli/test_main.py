@@ -108,6 +108,14 @@ def test_a_fault_where_nothing_can_be_written_says_where_it_is(run, monkeypatch,
     assert re.search(r"in examine at .*test_main.py:\d+", err)
 
 
+@pytest.mark.parametrize("code", [0, None, "enough"])
+def test_code_that_ends_the_program_is_bad_input(run, monkeypatch, code):
+    failing(monkeypatch, SystemExit(code))
+    told, _, err = run("doctor")
+    assert told == 2
+    assert re.fullmatch(r"awavo: code that was run called sys.exit\(.*\) \(in examine, .*:\d+\): let it .*\n", err)
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [

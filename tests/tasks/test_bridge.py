@@ -95,7 +95,13 @@ class Dying(Env):
 class Raising(Env):
     def step(self, action):
         if self.t == 2:
-            raise RuntimeError("out of fuel")
+            raise RuntimeError("out\\nof fuel")
+        return super().step(action)
+
+class Leaving(Env):
+    def step(self, action):
+        if self.t == 2:
+            sys.exit(0)
         return super().step(action)
 
 class Old(Env):
@@ -240,6 +246,7 @@ def test_options_reach_the_factory(bridge):
     [
         ("Dying", "exit code 7.*engine exploded"),
         ("Raising", "RuntimeError: out of fuel"),
+        ("Leaving", "raised SystemExit: 0"),
         ("Slow", "did not answer within 1 s"),
     ],
 )

@@ -1,5 +1,7 @@
 """The checker finds what it should in environments broken on purpose, one fault each, and nothing in a sound one."""
 
+import sys
+
 import gymnasium as gym
 import jax.numpy as jnp
 import numpy as np
@@ -96,6 +98,19 @@ class Crashes(Sound):
         raise RuntimeError("motor on fire")
 
 
+class Leaves(Sound):
+    def step(self, action):
+        sys.exit(0)
+
+
+class Spoken(Sound):
+    def reset(self, *, seed=None, options=None):
+        return self.consult()
+
+    def consult(self):
+        raise ValueError("one line\nand another")
+
+
 NOISE = np.random.default_rng()
 
 FAULTS = {
@@ -158,6 +173,8 @@ FAULTS = {
     "binary actions": (broken(action_space=spaces.MultiBinary(2)), "error", "expected Discrete or a Box"),
     "image": (broken(observation_space=spaces.Box(0, 255, (9, 9, 3), np.uint8)), "error", "holds an image"),
     "no space": (broken(observation_space=None), "error", "observation_space: expected a gymnasium.spaces.Space"),
+    "leaves": (Leaves, "error", "step() called sys.exit(0)."),
+    "two lines": (Spoken, "error", "reset() raised ValueError: one line and another."),
     "crash": (Crashes, "error", "step() raised RuntimeError: motor on fire"),
 }
 
@@ -168,6 +185,12 @@ def test_each_fault_is_named(name):
     findings = check_env(factory, steps=400 if name == "resets itself" else 100)
     assert has(findings, level, text), findings
     assert all(isinstance(f, Finding) and f.remedy.endswith(".") and "\n" not in f.problem for f in findings)
+
+
+@pytest.mark.parametrize(("factory", "call"), [(Crashes, "step()"), (Spoken, "reset()")])
+def test_the_remedy_names_the_call_that_failed(factory, call):
+    (finding,) = check_env(factory, steps=20)
+    assert finding.remedy.startswith(f"Make {call} run")
 
 
 def test_a_sound_environment_has_no_findings(capsys):

@@ -14,7 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from awavo.errors import BrokenEnvironmentError, InputError, MissingExtraError, UnknownNameError
-from awavo.tasks.host import GymnasiumBackend, host_env
+from awavo.tasks.host import FlatEnv, GymnasiumBackend, host_env
 from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
 
@@ -347,6 +347,39 @@ def test_an_environment_that_raises_is_named_with_the_place():
     ):
         run(env, 1)
     env.close()
+
+
+class Leaving(Stairs):
+    """Ends the program at its first reset or step."""
+
+    def __init__(self, call="step", **options):
+        super().__init__(**options)
+        self.call = call
+
+    def reset(self, *, seed=None, options=None):
+        return sys.exit() if self.call == "reset" else super().reset(seed=seed)
+
+    def step(self, action):
+        return sys.exit(0)
+
+
+LEFT = [("step", r"^step\(\) called sys.exit\(0\) \(in step"), ("reset", r"^reset\(\) called sys.exit\(\)")]
+
+
+@pytest.mark.parametrize(("call", "message"), LEFT)
+def test_an_environment_that_ends_the_program_is_broken(call, message):
+    """The command ended with exit code 0 and had trained nothing."""
+    with pytest.raises(BrokenEnvironmentError, match=message):
+        host_env(lambda: Leaving(call), num_envs=1, cost_limits=(1,), horizon=9)
+    # In a process of its own nobody else is there to tell.
+    single = FlatEnv(Leaving(call), CostSource(("cost",), ("cost",)))
+    with pytest.raises(BrokenEnvironmentError, match=message):
+        single.reset(seed=0) if call == "reset" else single.step(5)
+
+
+def test_a_factory_that_ends_the_program_is_refused():
+    with pytest.raises(InputError, match=r"exit cannot be made with {}: it called sys.exit\(\)"):
+        host_env(sys.exit, num_envs=1, cost_limits=(1,))
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])

@@ -17,7 +17,7 @@ import tempfile
 import traceback
 from typing import Any, Protocol, get_type_hints, runtime_checkable
 
-from awavo.errors import AwavoError, did_you_mean, printable
+from awavo.errors import AwavoError, did_you_mean, printable, raised
 from awavo.runs.progress import hide, showing
 
 __all__ = ["Command", "entry", "main"]
@@ -214,12 +214,22 @@ def main(arguments: list[str] | None = None) -> int:
         return _run(arguments, as_json)
 
 
+def _run_own_code(command: Command) -> int:
+    """Run a command; code of the user's that ends the program must not make it look done."""
+    try:
+        return command.run()
+    except SystemExit as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.name}, {last.filename}:{last.lineno}"
+        raise AwavoError(f"code that was run {raised(error)} (in {where}): let it return or raise instead.") from error
+
+
 def _run(arguments: list[str], as_json: bool) -> int:
     try:
         command = _parse(arguments)
         # A program that reads JSON may keep what stderr says: only a person at a terminal is shown how far it is.
         with showing(quiet=as_json and not sys.stderr.isatty()), contextlib.redirect_stderr(_Aside(sys.stderr)):
-            code = command.run()
+            code = _run_own_code(command)
     except AwavoError as error:
         code = _fail(str(error), 2, as_json)
     except BrokenPipeError:  # the reader left; Python must not fail again when it flushes at the end

@@ -97,7 +97,7 @@ class Worker:
         except (ValueError, KeyError, TypeError) as error:
             raise self._failure(f"sent a frame that cannot be read ({error})") from error
         if "error" in header:
-            raise self._failure(f"raised {str(header['error'])[:1000]}", tail=False)
+            raise self._failure(f"raised {' '.join(str(header['error'])[:1000].split())}", tail=False)
         return header, arrays
 
     def refuse(self, what: str) -> BrokenEnvironmentError:

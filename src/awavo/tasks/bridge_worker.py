@@ -225,7 +225,7 @@ def main() -> None:
             reply = getattr(session, {"make": "make", "reset": "reset", "step": "step"}[header["request"]])(
                 header, arrays
             )
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             traceback.print_exc()
             reply = encode_frame({"error": f"{type(error).__name__}: {error}"})
         replies.write(reply)

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from awavo.checks import all_finite
-from awavo.errors import AwavoError, MissingExtraError
+from awavo.errors import AwavoError, MissingExtraError, raised
 from awavo.registry import HOST_TASKS, TASKS, make_task
 from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos, check_totals
 from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
@@ -28,6 +28,10 @@ from awavo.types import Env, Fields
 __all__ = ["Finding", "check_env", "check_functional"]
 
 SEED = 7
+REMEDIES = {
+    "reset": "Make reset() run at any time, with a seed and without one.",
+    "step": "Make step() run for any action of action_space.",
+}
 
 
 def check_env(
@@ -104,11 +108,9 @@ def _check_gymnasium(
         trace = record(env, steps, SEED, report, need_costs=cost_fn is None)
         _check_trace(trace, cost_fn, limits, report)
         _check_seeds(env, min(steps, 200), report)
-    except Exception as error:
-        where = inspect.trace()[-1].function
-        report.error(
-            f"{where}() raised {_describe(error)}.", "Make reset() and step() run for any action of action_space."
-        )
+    except (Exception, SystemExit) as error:
+        where = next((f.function for f in reversed(inspect.trace()) if f.function in REMEDIES), "step")
+        report.error(f"{where}() {raised(error)}.", REMEDIES[where])
 
 
 def _check_spaces(env: gym.Env, report: Report) -> bool:

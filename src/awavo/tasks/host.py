@@ -51,14 +51,16 @@ class FlatEnv(gym.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: Fields | None = None) -> tuple[np.ndarray, dict]:
         """Reset, with zeros in `info`."""
-        obs, _ = self.env.reset(seed=seed, options=options)
+        with watched("reset()"):  # here, in a process of its own too, which sys.exit would end without a word
+            obs, _ = self.env.reset(seed=seed, options=options)
         return self._flat(obs), {k: v.copy() for k, v in self._zeros.items()}
 
     def step(self, action: np.ndarray | int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Step a five- or six-tuple environment."""
         if isinstance(self.env.action_space, spaces.Box):
             action = np.asarray(action, self.env.action_space.dtype).reshape(self.env.action_space.shape)
-        obs, reward, terminated, truncated, info = five_values(self.env.step(action))
+        with watched("step()"):
+            obs, reward, terminated, truncated, info = five_values(self.env.step(action))
         read = {} if self._source is None else {name: self._source.read(info) for name in self._zeros}
         return self._flat(obs), float(reward), bool(terminated), bool(truncated), read
 
@@ -221,9 +223,11 @@ def _probe(
     horizon = _find_horizon(env, name, horizon)
     # One step shows what costs there are; the probe is closed after it.
     env.action_space.seed(0)
-    obs, _ = env.reset(seed=0)
+    with watched("reset()"):
+        obs, _ = env.reset(seed=0)
     action = np.asarray(env.action_space.sample())
-    next_obs, _, _, _, info = five_values(env.step(action if isinstance(actions, Box) else action.item()))
+    with watched("step()"):
+        next_obs, _, _, _, info = five_values(env.step(action if isinstance(actions, Box) else action.item()))
     source = None
     if cost_fn is None:
         source = find_costs(info, names, _listed(env, "cost_names", str))

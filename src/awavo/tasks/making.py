@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import gymnasium as gym
 
-from awavo.errors import InputError, MissingExtraError, UnknownNameError, did_you_mean
+from awavo.errors import InputError, MissingExtraError, UnknownNameError, did_you_mean, raised
 from awavo.registry import import_own
 from awavo.tasks.registration import register_all
 from awavo.tasks.six_values import OmniSafeEnv, accept_six_values, speaks_omnisafe
@@ -44,9 +44,9 @@ def make_gymnasium(id: EnvSource, options: FieldsView, horizon: int | None) -> g
     if callable(id):
         try:
             env = id(**options)
-        except Exception as error:  # the environment's own code may raise anything
+        except (Exception, SystemExit) as error:  # the environment's own code may raise anything
             name = getattr(id, "__name__", type(id).__name__)
-            raise InputError(f"{name} cannot be made with {dict(options)}: {type(error).__name__}: {error}") from error
+            raise InputError(f"{name} cannot be made with {dict(options)}: it {raised(error)}.") from error
         if not isinstance(env, gym.Env):
             if speaks_omnisafe(env):
                 return accept_six_values(OmniSafeEnv(env))
@@ -66,10 +66,8 @@ def make_gymnasium(id: EnvSource, options: FieldsView, horizon: int | None) -> g
         ) from error
     except gym.error.Error as error:
         raise UnknownNameError(f"Gymnasium cannot make '{id}': {error}") from error
-    except Exception as error:  # the environment's own code may raise anything
-        raise InputError(
-            f"Gymnasium cannot make '{id}' with {dict(options)}: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:  # the environment's own code may raise anything
+        raise InputError(f"Gymnasium cannot make '{id}' with {dict(options)}: it {raised(error)}.") from error
 
 
 def missing_module(error: BaseException | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from awavo.errors import AwavoError, BrokenEnvironmentError, InputError
+from awavo.errors import AwavoError, BrokenEnvironmentError, InputError, raised
 
 __all__ = ["TIMEOUT", "check_timeout", "watched"]
 
@@ -27,7 +27,7 @@ def check_timeout(seconds: object) -> float:
 
 @contextmanager
 def watched(call: str, timeout: float = math.inf) -> Iterator[None]:
-    """Run a call of an environment: whatever it raises, and a call that takes too long, is a broken environment.
+    """Run a call of an environment: whatever it raises, a call of `sys.exit` and one that takes too long break it.
 
     The clock is a signal, which only the main thread gets, and which Python code and system calls notice; an
     environment stuck in compiled code of its own needs `vectorization=async` or the bridge.
@@ -44,10 +44,10 @@ def watched(call: str, timeout: float = math.inf) -> Iterator[None]:
         yield
     except AwavoError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        what, where = f"{type(error).__name__}: {str(error)[:300]}", f"{last.name}, {last.filename}:{last.lineno}"
-        raise BrokenEnvironmentError(f"{call} raised {what} (in {where}).") from error
+        where = f"{last.name}, {last.filename}:{last.lineno}"
+        raise BrokenEnvironmentError(f"{call} {raised(error)} (in {where}).") from error
     finally:
         if on_time:
             signal.setitimer(signal.ITIMER_REAL, 0)
