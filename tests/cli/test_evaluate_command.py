@@ -1,7 +1,10 @@
 """`awavo evaluate`: the JSON contract, the exit code, damaged folders."""
 
 import json
+import re
 import shutil
+
+from awavo.training.checkpoint import read_checkpoint, seed_arrays, write_checkpoint
 
 
 def test_evaluate_json_contract(trained, run):
@@ -28,3 +31,22 @@ def test_damaged_run_folder(trained, run, tmp_path):
     assert "no usable checkpoint" in err
     (copy / "config.json").write_text("{")
     assert run("evaluate", str(copy))[0] == 2
+
+
+def test_an_older_checkpoint_is_not_judged_in_the_place_of_a_damaged_one(trained, run, tmp_path):
+    copy = shutil.copytree(trained[0], tmp_path / "copy")
+    meta = json.loads((copy / "config.json").read_text())
+    newest = copy / "checkpoints" / "step-000000000256.safetensors"
+    found = read_checkpoint(newest)
+    states = [seed_arrays(found, seed) for seed in (0, 1)]
+    place = {"fingerprint": meta["fingerprint"], "seal": meta["seal"], "iteration": 2, "env_steps": 128}
+    write_checkpoint(copy / "checkpoints", [0, 1], states, **place)
+    newest.write_bytes(newest.read_bytes()[:-10])
+    code, _, err = run("evaluate", copy, "--episodes", "2")
+    assert code == 2
+    assert re.fullmatch(
+        r"awavo: '.*000256.safetensors' is damaged.* step 128 is intact: run the same .* or delete the damaged .*\n",
+        err,
+    )
+    newest.unlink()
+    assert run("evaluate", copy, "--episodes", "2")[0] in (0, 1)

@@ -1,5 +1,7 @@
 """Checkpoints: bit-exact, atomic, and refused when anything is wrong with them."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from awavo.training.checkpoint import (
     latest_checkpoint,
     read_checkpoint,
     restore,
+    resume_notes,
     seed_arrays,
     write_checkpoint,
 )
@@ -89,6 +92,9 @@ def test_the_previous_one_is_used_and_the_refusal_is_reported(tmp_path):
     assert found.env_steps == 100
     assert len(refused) == 1
     assert "step-000000000200" in refused[0]
+    (note,) = resume_notes(found, refused)
+    assert re.search(r"step-000000000200.safetensors' is damaged .*: goes on from step 100\.$", note)
+    assert resume_notes(None, refused)[0].endswith(": no older one is intact, begins anew.")
 
 
 def test_two_are_kept_and_leftovers_are_ignored(tmp_path):

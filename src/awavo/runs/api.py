@@ -176,9 +176,14 @@ class Run:
         if checkpoint is None:
             reason = f" ({refused[0]})" if refused else ""
             raise CheckpointError(f"'{path}' has no usable checkpoint{reason}: run the same `awavo train` again.")
+        if refused:  # what is judged must not be another policy than the one that was trained last
+            raise CheckpointError(
+                f"{refused[0].rstrip('.')}. The checkpoint of step {checkpoint.env_steps} is intact: run the same "
+                f"`awavo train` again to train on from it, or delete the damaged file to judge that one."
+            )
         self.env_steps = checkpoint.env_steps
         self.checkpoint_path = checkpoint.path
-        self.notes = [*notes, *refused]
+        self.notes = list(notes)
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         template = state_template(problem)
         self.states = [restore(seed_arrays(checkpoint, s), template, checkpoint.path).algorithm for s in self.seeds]

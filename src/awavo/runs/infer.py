@@ -25,7 +25,7 @@ from awavo.results.trajectory_page import SUMMARY, write_inference_report
 from awavo.results.trajectory_scores import Z90, score
 from awavo.runs.memory import check_inference
 from awavo.runs.progress import doing
-from awavo.training.checkpoint import latest_checkpoint, write_checkpoint
+from awavo.training.checkpoint import latest_checkpoint, resume_notes, write_checkpoint
 from awavo.types import Fields
 
 __all__ = ["Inference", "infer_trajectories"]
@@ -170,13 +170,14 @@ def _resume(folder: Path | None, fingerprint: str, settings: Settings) -> tuple[
     if folder is None or not (folder / "checkpoints").is_dir():
         return None, []
     found, refused = latest_checkpoint(folder / "checkpoints", fingerprint)
+    notes = list(resume_notes(found, refused))
     if found is None:
         other = latest_checkpoint(folder / "checkpoints")[0]
         if other is not None:
             raise RunFolderError(f"'{folder}' holds another inference: choose another --out or remove it.")
-        return None, refused
+        return None, notes
     arrays = {name.split("/", 1)[1]: jnp.asarray(a) for name, a in found.arrays.items()}
-    return AssimilationState(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"])), refused
+    return AssimilationState(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"])), notes
 
 
 def _save(folder: Path, state: AssimilationState, fingerprint: str) -> None:

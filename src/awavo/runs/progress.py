@@ -112,7 +112,7 @@ def follow(updates: Iterable[Progress], *, expected: str = "", quiet: bool = Fal
 def _say_start(update: Progress, quiet: bool) -> None:
     """From where training resumes, and, whoever reads it, which checkpoints were refused."""
     for note in update.notes:
-        say(f"warning: {note} An older checkpoint is used.")
+        say(f"warning: {note}")
     if update.resumed_at and not quiet:
         say(f"resuming from {update.resumed_at} steps")
 

@@ -169,7 +169,7 @@ class Training:
 
     def _resume(self, out: Path) -> None:
         """Start the run folder or take it up where its newest good checkpoint is."""
-        from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
+        from awavo.training.checkpoint import latest_checkpoint, restore, resume_notes, seed_arrays
 
         if (out / "config.json").exists():
             meta = check_same(out, self.config, self._fingerprint)
@@ -177,7 +177,7 @@ class Training:
             meta = _start_folder(out, self.config, self.problem, self._fingerprint)
         self._seal = meta.get("seal", "")
         checkpoint, refused = latest_checkpoint(out / "checkpoints", self._fingerprint)
-        self.notes = tuple(refused)
+        self.notes = resume_notes(checkpoint, refused)
         if checkpoint is None:
             return
         self.recorder.load(out, checkpoint.env_steps, summed=bool(self._seal))

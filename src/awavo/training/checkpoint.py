@@ -26,7 +26,15 @@ from safetensors.numpy import save
 from awavo.errors import CheckpointError
 from awavo.files import write_bytes
 
-__all__ = ["Checkpoint", "latest_checkpoint", "read_checkpoint", "restore", "write_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "latest_checkpoint",
+    "read_checkpoint",
+    "restore",
+    "resume_notes",
+    "seed_arrays",
+    "write_checkpoint",
+]
 
 FORMAT = "awavo-checkpoint-1"
 KEEP = 2  # the newest, and one to fall back on
@@ -152,6 +160,14 @@ def latest_checkpoint(folder: Path, fingerprint: str | None = None) -> tuple[Che
         except CheckpointError as error:
             refused.append(str(error))
     return None, refused
+
+
+def resume_notes(found: Checkpoint | None, refused: Sequence[str]) -> tuple[str, ...]:
+    """A line for each checkpoint that was refused, with the step from which what resumes goes on instead."""
+    if not refused:
+        return ()
+    place = "no older one is intact, begins anew" if found is None else f"goes on from step {found.env_steps}"
+    return tuple(f"{text.rstrip('.')}: {place}." for text in refused)
 
 
 def seed_arrays(checkpoint: Checkpoint, seed: int) -> dict[str, np.ndarray]:
