@@ -12,7 +12,7 @@ from awavo.errors import InputError
 
 __all__ = [
     "LARGEST", "LARGEST_SEED", "all_finite", "all_usable", "check_choice", "check_limits", "check_physics",
-    "check_range", "check_size",
+    "check_range", "check_seconds", "check_size",
 ]  # fmt: skip
 
 LARGEST_SEED = 2**31 - 1
@@ -36,6 +36,14 @@ def check_size(name: str, value: float) -> float:
     """Return the value, which must be a finite number >= 0."""
     if not all_finite(value) or value < 0:
         raise InputError(f"{name} is {value}, expected a finite number >= 0.")
+    return float(value)
+
+
+def check_seconds(name: str, value: object) -> float:
+    """Return a time, which must be a finite number of seconds >= 0."""
+    known = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not known or not 0 <= value <= LARGEST:  # False for NaN too
+        raise InputError(f"{name} is {value!r}, expected a finite number of seconds >= 0.")
     return float(value)
 
 

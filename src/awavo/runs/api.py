@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from awavo.checks import check_seconds
 from awavo.config import TrainConfig, without_retired
 from awavo.errors import CheckpointError, InputError, RunFolderError, UnknownNameError
 from awavo.files import require_writable
@@ -61,8 +62,9 @@ def train_iter(
         env: An environment of your own in JAX, in the place of the task's name.
         cost_fn: Your own costs, `cost_fn(obs, action, next_obs)`, for a Gymnasium environment.
         operator: Your own operator of optimality, from `operator_from_maps`.
-        checkpoint_seconds: Seconds between checkpoints.
+        checkpoint_seconds: Least time between checkpoints, in seconds; 0 writes one after every chunk.
     """
+    checkpoint_seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
     with stop_flag():
         enable_cache()
         problem = build_problem(config, env=env, cost_fn=cost_fn, operator=operator)

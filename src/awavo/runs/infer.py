@@ -17,6 +17,7 @@ import numpy as np
 from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state, num_stages
 from awavo.assimilation.engine import Later, Settings, System, make_data, reuse_engine
 from awavo.assimilation.observations import check_observations
+from awavo.checks import check_seconds
 from awavo.errors import InputError, RunFolderError
 from awavo.files import locked
 from awavo.provenance import stamp
@@ -80,6 +81,7 @@ def infer_trajectories(
         checkpoint_seconds: Seconds between checkpoints.
     """
     settings = settings or Settings()
+    checkpoint_seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
     observed = check_observations(observed, system.shape, noise_std)
     check_inference(observed.shape[1], len(observed), settings.num_draws, settings.dtype)
     truth = None if truth is None else _checked_truth(truth, (len(observed) + 1, observed.shape[1]))
