@@ -24,6 +24,9 @@ BAD = {
     "option range": (["train", "cartpole", "--option", "discount=1.5"], "out of range"),
     "option choice": (["train", "cartpole", "--option", "rectify=soft"], "not one of posterior, hard"),
     "steps": (["train", "cartpole", "--steps", "-5"], "--steps -5"),
+    "no time": (["train", "cartpole", "--checkpoint-seconds", "nan"], "--checkpoint-seconds is nan, expected a finite"),
+    "endless time": (["train", "cartpole", "--checkpoint-seconds", "inf"], "--checkpoint-seconds is inf, expected"),
+    "a time before": (["train", "cartpole", "--checkpoint-seconds", "-1"], "--checkpoint-seconds is -1.0, expected"),
     "steps text": (["train", "cartpole", "--steps", "lots"], "--steps lots"),
     "seeds": (["train", "cartpole", "--seeds", "0"], "seeds=0"),
     "limits length": (["train", "cartpole", "--limits", "30"], "give one limit for each"),
@@ -106,6 +109,23 @@ def test_a_fault_where_nothing_can_be_written_says_where_it_is(run, monkeypatch,
     code, _, err = run("doctor")
     assert code == 3
     assert re.search(r"in examine at .*test_main.py:\d+", err)
+
+
+def test_an_interruption_promises_a_checkpoint_only_where_there_is_one(run, monkeypatch, tmp_path):
+    failing(monkeypatch, KeyboardInterrupt())
+    assert run("doctor")[::2] == (130, "awavo: interrupted.\n")
+
+    def press(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("awavo.runs.problem.check_names", press)
+    train = ("train", "cartpole", "--out", tmp_path)
+    assert run(*train)[::2] == (130, "awavo: interrupted; nothing was saved yet.\n")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-000000000064.safetensors").touch()
+    code, _, err = run(*train)
+    assert code == 130
+    assert err.endswith("the same command resumes from it.\n")
 
 
 @pytest.mark.parametrize("code", [0, None, "enough"])

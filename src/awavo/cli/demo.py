@@ -26,6 +26,11 @@ class Demo:
     device: OmitArgPrefixes[Device] = field(default_factory=Device)
     json: Json = False
 
+    @property
+    def folder(self) -> Path:
+        """Where the run lies."""
+        return self.out
+
     def run(self) -> int:
         """Run the tour."""
         self.device.apply()
@@ -39,7 +44,8 @@ class Demo:
             config = api.configure("cartpole", "orpo-dr", steps=self.steps, seeds=self.seeds)
             last = follow(api.train_iter(config, self.out), quiet=self.json)
         if last.phase != "finished":
-            print("stopped; saved. The same command resumes from there.", file=sys.stderr)
+            saved = "saved. The same command resumes from there." if last.env_steps else "nothing was saved yet."
+            print(f"stopped; {saved}", file=sys.stderr)
             return 130
         run = api.load(self.out)
         result = run.evaluate()

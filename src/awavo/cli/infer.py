@@ -60,6 +60,7 @@ class Infer:
     memory_mb: Annotated[float, arg(help="memory for the patches solved at once")] = 4096.0
     device: OmitArgPrefixes[Device] = field(default_factory=Device)
     json: Json = False
+    folder: Path | None = field(default=None, init=False)
 
     def run(self) -> int:
         """Write the posterior, the summary and the page; exit code 1 when some region kept a misfit."""
@@ -77,7 +78,7 @@ class Infer:
         enable_cache()
         problem = read_problem(self.system, self.data, self.noise, self.start, self.seed, self.states)
         short = self.system.replace(":", "-")
-        out = self.out or Path("runs") / f"{short}-{num_states(problem.system)}-seed{self.seed}"
+        self.folder = out = self.out or Path("runs") / f"{short}-{num_states(problem.system)}-seed{self.seed}"
         require_writable(out)
         _, summary = infer_system(
             problem.system, problem.observed, problem.noise, times=problem.times, start=problem.start,
@@ -126,7 +127,7 @@ class Infer:
             infer_theta=infer_forcing, num_draws=self.draws, memory_mb=self.memory_mb, dtype=self.dtype,
             seed=self.seed, search=search,
         )  # fmt: skip
-        out = self.out or Path("runs") / f"lorenz96-{sites}-seed{self.seed}"
+        self.folder = out = self.out or Path("runs") / f"lorenz96-{sites}-seed{self.seed}"
         require_writable(out)
         made = infer_trajectories(
             system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",

@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 import traceback
+from pathlib import Path
 from typing import Any, Protocol, get_type_hints, runtime_checkable
 
 from awavo.errors import AwavoError, did_you_mean, printable, raised
@@ -224,7 +225,18 @@ def _run_own_code(command: Command) -> int:
         raise AwavoError(f"code that was run {raised(error)} (in {where}): let it return or raise instead.") from error
 
 
+def _interrupted(command: Command | None) -> str:
+    """What is left behind: of a command that saves on its way, whether there is something to go on from."""
+    folder: Path | None = getattr(command, "folder", None)
+    if folder is None:
+        return "interrupted."
+    if any((folder / "checkpoints").glob("step-*.safetensors")):
+        return "interrupted; the last checkpoint is intact, the same command resumes from it."
+    return "interrupted; nothing was saved yet."
+
+
 def _run(arguments: list[str], as_json: bool) -> int:
+    command = None
     try:
         command = _parse(arguments)
         # A program that reads JSON may keep what stderr says: only a person at a terminal is shown how far it is.
@@ -236,7 +248,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
-        code = _fail("interrupted; the last checkpoint is intact, the same command resumes from it.", 130, as_json)
+        code = _fail(_interrupted(command), 130, as_json)
     except Exception as error:
         code = _fail(*_unforeseen(error), as_json)
     return code

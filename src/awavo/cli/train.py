@@ -13,6 +13,7 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from awavo.checks import check_seconds
 from awavo.cli.common import Device, Json, LimitList, Pairs, print_json, read_limits, read_pairs
 from awavo.config import TrainConfig, check_config
 from awavo.errors import ConfigError
@@ -52,10 +53,15 @@ class Train:
     option: Annotated[Pairs, arg(help="setting of the algorithm; repeatable")] = ()
     task_option: Annotated[Pairs, arg(help="option of the task; repeatable")] = ()
     seed_axis: Annotated[str, arg(help="auto, map or vmap")] = "auto"
-    checkpoint_seconds: Annotated[float, arg(help="least time between checkpoints")] = 20.0
+    checkpoint_seconds: Annotated[float, arg(help="least time between checkpoints, in seconds")] = 20.0
     dry_run: Annotated[bool, arg(help="print the resolved configuration and stop")] = False
     device: OmitArgPrefixes[Device] = field(default_factory=Device)
     json: Json = False
+
+    @property
+    def folder(self) -> Path:
+        """Where the run lies."""
+        return self.out or Path("runs") / f"{self.task.replace('/', '-').replace(':', '-')}-{self.algo}"
 
     def run(self) -> int:
         """Train and print where the run lies; exit code 130 when it was interrupted."""
@@ -67,9 +73,10 @@ class Train:
         from awavo.runs.problem import check_names, check_option_names, resolve_config
 
         check_names(self.task, self.algo, self.preset)
+        check_seconds("--checkpoint-seconds", self.checkpoint_seconds)
         config = self._config()  # refuses what can be refused before jax is loaded
         check_option_names(self.algo, config.algo_options)
-        out = self.out or Path("runs") / f"{self.task.replace('/', '-').replace(':', '-')}-{self.algo}"
+        out = self.folder
         require_writable(out)
         self.device.apply()
         import jax
@@ -105,7 +112,8 @@ class Train:
         elif finished:
             print(f"done: {out}  ({wall:.0f} s). Next: awavo evaluate {out}")
         else:
-            print(f"stopped at {last.env_steps} steps; saved. The same command resumes from there.", file=sys.stderr)
+            saved = "saved. The same command resumes from there." if last.env_steps else "nothing was saved yet."
+            print(f"stopped at {last.env_steps} steps; {saved}", file=sys.stderr)
         return 0 if finished else 130
 
     def _config(self) -> TrainConfig:
