@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -41,10 +43,10 @@ def check_size(name: str, value: float) -> float:
 
 def check_seconds(name: str, value: object) -> float:
     """Return a time, which must be a finite number of seconds >= 0."""
-    known = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not known or not 0 <= value <= LARGEST:  # False for NaN too
+    seconds = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not 0 <= seconds <= LARGEST:  # False for NaN too
         raise InputError(f"{name} is {value!r}, expected a finite number of seconds >= 0.")
-    return float(value)
+    return seconds
 
 
 def check_range(name: str, value: float, low: float, high: float) -> float:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 
 def test_check_env(run):
     code, text, _ = run("check-env", "awavo/CartPole-v0", "--json")
@@ -18,3 +20,10 @@ def test_limits_are_checked(run):
     assert any("one for each of the 2 costs" in f["problem"] for f in json.loads(text)["findings"])
     assert run("check-env", "cartpole", "--limits", "1")[0] == 2
     assert run("check-env", "awavo/CartPole-v0", "--limits", "-1", "2")[0] == 2
+
+
+@pytest.mark.parametrize("name", ["Pendulm-v1", "cartpol", "gymnasium:Enf", "nowhere:Env", "gymnasium:__version__"])
+def test_an_environment_that_nobody_has_is_refused_in_the_words_of_training(run, name):
+    code, out, err = run("check-env", name)
+    assert (code, out) == (2, "")
+    assert err == run("train", name, "--limits", "1")[2]

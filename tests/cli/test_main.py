@@ -42,6 +42,7 @@ BAD = {
     "function of a module": (["train", "Pendulum-v1", "--cost-fn", "math:sqr"], "Did you mean 'sqrt'"),
     "module of an environment": (["train", "nowhere:Env-v0"], "task='nowhere:Env-v0' cannot be imported"),
     "class of a module": (["train", "gymnasium:Enf"], "has no 'Enf' and registers no such id"),
+    "number of a module": (["train", "math:pi"], "is an instance of float, expected a class or a function"),
     "figure": (["reproduce", "fig"], "expected one of learning, flight"),
     "a word too many": (["reproduce", "learning", "quick"], "did you mean --budget quick?"),
     "cost function on a task": (["train", "cartpole", "--cost-fn", "math:sin"], "own costs"),

@@ -93,6 +93,11 @@ class NoSeed(Sound):
         return super().reset()
 
 
+class NoOptions(Sound):
+    def reset(self, *, seed=None):
+        return super().reset(seed=seed)
+
+
 class Crashes(Sound):
     def step(self, action):
         raise RuntimeError("motor on fire")
@@ -118,10 +123,21 @@ FAULTS = {
     "four values": (broken(lambda e, r: (*r[:2], r[2] or r[3], r[4])), "error", "saw 4"),
     "reset without info": (broken(reset=lambda e, r: r[0]), "error", "reset(): expected (obs, info)"),
     "reset without seed": (NoSeed, "error", "keyword seed"),
+    "reset without options": (NoOptions, "error", "expected the keyword options, saw the parameters ['seed']"),
     "no cost": (broken(info()), "error", "expected costs in info"),
     "cost sometimes": (broken(info(cost=lambda e, c: c or None)), "error", "on every step, saw []"),
     "integer cost": (broken(info(cost=lambda e, c: int(c > 0))), "warning", "expected floats in info['cost'], saw int"),
-    "cost is an array": (broken(info(cost=lambda e, c: np.array([c]))), "error", "saw shape (1,)"),
+    "cost is an array": (broken(info(cost=lambda e, c: np.array([c, c]))), "error", "saw shape (2,)"),
+    "a named cost is an array": (broken(info(cost_a=lambda e, c: np.array([c]))), "error", "saw shape (1,)"),
+    "cost is a number as text": (broken(info(cost=lambda e, c: "1.0")), "error", "expected numbers in info['cost']"),
+    "too many limits": (broken(cost_limits=(1, 2)), "error", "2 cost limits given, but the task has 1 cost"),
+    "a negative limit": (broken(cost_limits=-1), "error", "the limit of cost 'cost' is -1.0, expected"),
+    "too few names": (
+        broken(info(costs=lambda e, c: np.full(2, c, np.float32)), cost_names=("a",)),
+        "error",
+        "for 2 costs in info",
+    ),
+    "no horizon": (broken(horizon=-5), "error", "horizon=-5"),
     "cost is text": (broken(info(cost=lambda e, c: "much")), "error", "expected numbers in info['cost']"),
     "costs as float64 list": (broken(info(costs=lambda e, c: [c, c])), "warning", "saw list"),
     "costs too many": (broken(info(costs=lambda e, c: np.full(3, c)), num_costs=2), "error", "shape (2,), saw (3,)"),
@@ -230,10 +246,23 @@ def test_limits_are_compared_with_what_random_actions_cost():
     assert check_env(Sound, **both) == []
 
 
-def test_unknown_ids_are_findings():
-    findings = check_env("Pendulm-v1")
-    assert levels(findings) == {"error"}
-    assert "Pendulum" in findings[0].problem
+def test_a_cost_of_one_entry_is_a_number():
+    assert check_env(broken(info(cost=lambda e, c: np.array([c]))), steps=200) == []
+
+
+def test_attributes_are_read_by_the_rules_of_training():
+    assert check_env(broken(cost_limits=[1.0], cost_names="far", horizon=25), steps=200) == []
+    assert check_env(broken(cost_limits=(1, 2)), cost_limits=(1,), steps=200) == []  # as --limits in training
+
+
+def test_what_cannot_be_made_is_a_finding_in_one_line():
+    def factory():
+        raise ValueError("no\nmotor")
+
+    (finding,) = check_env(factory)
+    assert finding.problem == (
+        "the environment cannot be made: factory cannot be made with {}: it raised ValueError: no motor."
+    )
 
 
 def test_our_tasks_are_sound():

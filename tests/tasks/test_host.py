@@ -218,6 +218,16 @@ def space(**changed):
     return type("Changed", (Stairs,), changed)
 
 
+def returns(**changed):
+    """Stairs whose steps return something else in the places named."""
+
+    def step(self, action):
+        values = dict(zip(("obs", "reward", "terminated", "truncated", "info"), Stairs.step(self, action), strict=True))
+        return tuple((values | changed).values())
+
+    return space(step=step)
+
+
 @pytest.mark.parametrize(
     ("id", "options", "kind", "message"),
     [
@@ -238,6 +248,21 @@ def space(**changed):
         (space(observation_space=spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, InputError, "image"),
         (space(observation_space=spaces.Sequence(spaces.Discrete(2))), {}, InputError, "cannot be flattened"),
         (lambda: 3, {}, InputError, "expected a gymnasium.Env"),
+        (space(observation_space=None), {}, BrokenEnvironmentError, "^observation_space: .* saw none: set self.obs"),
+        (space(action_space=3), {}, BrokenEnvironmentError, "^action_space: .* saw int: set self.action_space in"),
+        (space(reset=lambda self: None), {}, BrokenEnvironmentError, r"keyword seed, saw the parameters \[\]: define"),
+        (
+            space(reset=lambda self, **_: 3),
+            {},
+            BrokenEnvironmentError,
+            r"reset\(\) returned int, expected \(obs",
+        ),
+        (space(horizon=None), {"horizon": None}, InputError, "has no time limit: give the environment an attribute"),
+        (returns(obs=np.zeros(3)), {}, BrokenEnvironmentError, r"step\(\): .* of shape \(1,\), saw \(3,\): return"),
+        (returns(obs="high"), {}, BrokenEnvironmentError, r"step\(\): .* of Box\(.*\), saw 'high': return"),
+        (returns(reward=np.ones(1)), {}, BrokenEnvironmentError, r"as reward, saw array\(\[1.\]\): return float"),
+        (returns(reward=None), {}, BrokenEnvironmentError, "as reward, saw None: return float"),
+        (returns(info={"cost": "1.0"}), {}, BrokenEnvironmentError, r"is no number \(\['1.0'\]\)"),
     ],
 )
 def test_what_cannot_be_hosted_is_refused(id, options, kind, message):
@@ -347,6 +372,17 @@ def test_an_environment_that_raises_is_named_with_the_place():
     ):
         run(env, 1)
     env.close()
+
+
+def test_an_observation_that_changes_its_shape_is_named():
+    """NumPy's "Output array is the wrong shape" told nobody what to mend."""
+    env = host_env(stairs(), num_envs=2, cost_limits=(1,), horizon=9)
+    Stairs.observe, kept = (lambda self: np.zeros(2)), Stairs.observe
+    try:
+        with pytest.raises(BrokenEnvironmentError, match=r"^reset\(\): .* shape \(1,\), saw \(2,\): return what"):
+            env.reset(0)
+    finally:
+        Stairs.observe = kept
 
 
 class Leaving(Stairs):

@@ -17,7 +17,7 @@ from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_n
 from awavo.types import Algorithm, Env, EnvSpec, Fields, Physics
 
 __all__ = [
-    "Problem", "build_problem", "check_copies", "check_gymnasium_id", "check_names", "check_option_names",
+    "Problem", "build_problem", "check_copies", "check_names", "check_option_names",
     "checked_physics",
     "functional_env", "import_function", "load_preset", "named_code", "resolve_config", "settings_class",
 ]  # fmt: skip
@@ -188,7 +188,7 @@ def _host_factory(
         name = config.task.removeprefix(BRIDGE)
         return lambda count, **_: bridge_env(name, num_envs=count, **front, **common, env_options=options)
     from awavo.tasks.host import host_env
-    from awavo.tasks.making import find_source
+    from awavo.tasks.making import check_gymnasium_id, find_source
 
     if own is None:
         check_gymnasium_id(config.task)
@@ -210,7 +210,9 @@ def check_names(task: str, algo: str, preset: str) -> None:
     """Refuse unknown names of an algorithm, a preset or a task before anything slow is imported."""
     resolve_known(algo)
     load_preset(algo, preset, task)
-    if task not in TASKS and task not in HOST_TASKS:
+    if task not in TASKS and task not in HOST_TASKS and ":" not in task:
+        from awavo.tasks.making import check_gymnasium_id
+
         check_gymnasium_id(task)
 
 
@@ -236,22 +238,6 @@ def _field_names(module: str, kind: str) -> set[str]:
     own = [node.target for node in classes[kind].body if isinstance(node, ast.AnnAssign)]
     names = {target.id for target in own if isinstance(target, ast.Name)}
     return names.union(*(_field_names(module, base) for base in bases))
-
-
-def check_gymnasium_id(name: str) -> None:
-    """Refuse an id that Gymnasium does not know and that names no module."""
-    if ":" in name:
-        return
-    import gymnasium as gym
-
-    from awavo.tasks.registration import register_all
-
-    register_all()
-
-    if name in gym.registry:
-        return
-    known = [*TASKS, *HOST_TASKS, *(gym.registry if any(c in name for c in "-/") else ())]
-    raise UnknownNameError(f"no task or Gymnasium id is named '{name}'.{did_you_mean(name, known)}")
 
 
 def import_function(path: str | None) -> Callable[..., Any] | None:

@@ -14,13 +14,15 @@ import numpy as np
 from gymnasium import spaces
 
 from awavo.checks import all_finite
-from awavo.errors import AwavoError, MissingExtraError, raised
-from awavo.registry import HOST_TASKS, TASKS, make_task
+from awavo.errors import AwavoError, MissingExtraError, UnknownNameError, raised
+from awavo.registry import HOST_TASKS, TASKS, check_option, make_task
 from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos, check_totals
 from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
+from awavo.tasks.contract import RESET, own_list, reset_problem, space_problem
 from awavo.tasks.cost_functions import CostFn, apply_cost_fn, find_info, takes_info
 from awavo.tasks.gymnasium_host import HostTaskEnv
-from awavo.tasks.making import find_source, make_gymnasium
+from awavo.tasks.host_core import find_costs, name_costs
+from awavo.tasks.making import check_gymnasium_id, find_source, make_gymnasium
 from awavo.tasks.six_values import accept_six_values
 from awavo.tasks.spaces import action_spec, check_observation_space
 from awavo.types import Env, Fields
@@ -44,6 +46,7 @@ def check_env(
 ) -> list[Finding]:
     """Check a task name, a Gymnasium id, an environment, or a factory of one; an empty list means nothing was found.
 
+    A name that nothing has is no finding but an error, as in training.
     With `cost_limits` it is checked that there is one for each cost, and whether random actions exceed any.
     """
     named = target if isinstance(target, str) else ""
@@ -68,16 +71,17 @@ def check_env(
 
 
 def _make(target: str | Callable[[], gym.Env], options: Fields, report: Report) -> gym.Env | None:
+    if isinstance(target, str):
+        check_gymnasium_id(target)
+        target = find_source(target)
     try:
-        target = find_source(target) if isinstance(target, str) else target
         env = make_gymnasium(target, {**options, **_quiet(target)}, None)
         return env if _time_limit(env) is None or env.spec else gym.wrappers.TimeLimit(env, env.unwrapped.horizon)  # pyright: ignore[reportAttributeAccessIssue]
-    except MissingExtraError:
+    except (MissingExtraError, UnknownNameError):
         raise
-    except Exception as error:
-        report.error(
-            f"the environment cannot be made: {_describe(error)}", "Make it work with gymnasium.make(id) first."
-        )
+    except AwavoError as error:
+        first = "gymnasium.make(id)" if isinstance(target, str) else "the call that makes it"
+        report.error(f"the environment cannot be made: {str(error).rstrip('.')}.", f"Make {first} work first.")
         return None
 
 
@@ -94,10 +98,6 @@ def _quiet(target: object) -> dict[str, bool]:
     return {"disable_env_checker": True} if isinstance(target, str) else {}
 
 
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 def _check_gymnasium(
     env: gym.Env, cost_fn: CostFn | None, limits: Sequence[float] | None, steps: int, report: Report
 ) -> None:
@@ -107,6 +107,8 @@ def _check_gymnasium(
         env = _with_five_values(env)
         trace = record(env, steps, SEED, report, need_costs=cost_fn is None)
         _check_trace(trace, cost_fn, limits, report)
+        if not report.errors:
+            _check_attributes(env, trace, cost_fn, limits, report)
         _check_seeds(env, min(steps, 200), report)
     except (Exception, SystemExit) as error:
         where = next((f.function for f in reversed(inspect.trace()) if f.function in REMEDIES), "step")
@@ -114,11 +116,9 @@ def _check_gymnasium(
 
 
 def _check_spaces(env: gym.Env, report: Report) -> bool:
-    for name in ("observation_space", "action_space"):
-        if not isinstance(getattr(env, name, None), spaces.Space):
-            seen = type(getattr(env, name, None)).__name__
-            report.error(f"{name}: expected a gymnasium.spaces.Space, saw {seen}.", f"Set self.{name} in __init__.")
-            return False
+    if told := space_problem(env):
+        report.error(f"{told[1]}.", f"Set self.{told[0]} in __init__.")
+        return False
     for check, space in ((check_observation_space, env.observation_space), (action_spec, env.action_space)):
         try:
             check(space)  # pyright: ignore[reportArgumentType]
@@ -135,13 +135,8 @@ def _check_spaces(env: gym.Env, report: Report) -> bool:
 
 
 def _check_reset(env: gym.Env, report: Report) -> bool:
-    parameters = inspect.signature(env.unwrapped.reset).parameters
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    if "seed" not in parameters and not takes_all:
-        report.error(
-            f"reset(): expected the keyword seed, saw the parameters {list(parameters)}.",
-            "Define reset(self, *, seed=None, options=None) and call super().reset(seed=seed).",
-        )
+    if problem := reset_problem(env):
+        report.error(f"{problem}.", RESET[0].upper() + RESET[1:])
         return False
     # Bare: Gymnasium's wrappers would raise before anything can be said.
     result = env.unwrapped.reset(seed=SEED)
@@ -200,7 +195,7 @@ def _time_limit(env: gym.Env) -> int | None:
     if isinstance(env.unwrapped, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
         return env.unwrapped.task_spec.horizon
     own = getattr(env.unwrapped, "horizon", None)
-    return (env.spec.max_episode_steps if env.spec else None) or (own if isinstance(own, int) else None)
+    return (env.spec.max_episode_steps if env.spec else None) or (own if isinstance(own, int) and own > 0 else None)
 
 
 def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report) -> None:
@@ -236,6 +231,26 @@ def _check_costs(costs: np.ndarray, limits: Sequence[float] | None, trace: Trace
     check_cost_series(costs, trace, report)
     if limits is not None:
         check_totals(costs, limits, trace, report)
+
+
+def _check_attributes(
+    env: gym.Env, trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report
+) -> None:
+    """The environment's own names and limits of its costs and its horizon, by the rules of training."""
+    own, horizon = None, getattr(env.unwrapped, "horizon", None)
+    try:
+        if cost_fn is None:
+            source = find_costs(trace.infos[0], None, own_list(env, "cost_names", str))
+            own = own_list(env, "cost_limits", float) if limits is None else None
+            if own is not None:
+                name_costs(source.read(trace.infos[0])[None], source.names, own)
+        if env.spec is None and horizon is not None:
+            check_option("horizon", horizon, 1)
+    except AwavoError as error:
+        report.error(
+            f"attributes: {str(error).rstrip('.')}.",
+            "Let cost_names and cost_limits have one entry for each cost, limits >= 0, and horizon be a whole number.",
+        )
 
 
 def _check_seeds(env: gym.Env, steps: int, report: Report) -> None:

@@ -214,7 +214,7 @@ def _check_type(key: str, value: object, trace: Trace, report: Report) -> None:
                 "Report one entry for each cost, always the same number.",
             )
         trace.num_costs = array.size if trace.num_costs is None else trace.num_costs
-    elif array.ndim != 0:
+    elif array.ndim != 0 and (key, array.shape) != ("cost", (1,)):
         report.error(
             f"step(): expected a float in {shown}, saw shape {array.shape}.", "Put an array into info['costs'] instead."
         )

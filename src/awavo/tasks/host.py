@@ -7,7 +7,6 @@ import functools
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -17,12 +16,13 @@ from jaxtyping import Float, Int, UInt8
 
 from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.registry import check_option
+from awavo.tasks.contract import check_offer, flat_observation, own_list, plain_reward
 from awavo.tasks.cost_functions import CostFn, InfoSource, apply_cost_fn, find_info, takes_info
 from awavo.tasks.host_core import CostSource, HostEnv, HostStep, find_costs, name_costs
 from awavo.tasks.making import EnvSource, make_gymnasium
 from awavo.tasks.mujoco_drawing import Painter
 from awavo.tasks.patience import TIMEOUT, check_timeout, watched
-from awavo.tasks.six_values import five_values
+from awavo.tasks.six_values import five_values, two_values
 from awavo.tasks.spaces import action_spec, check_observation_space
 from awavo.types import Box, EnvSpec, Fields, FieldsView
 
@@ -52,8 +52,8 @@ class FlatEnv(gym.Wrapper):
     def reset(self, *, seed: int | None = None, options: Fields | None = None) -> tuple[np.ndarray, dict]:
         """Reset, with zeros in `info`."""
         with watched("reset()"):  # here, in a process of its own too, which sys.exit would end without a word
-            obs, _ = self.env.reset(seed=seed, options=options)
-        return self._flat(obs), {k: v.copy() for k, v in self._zeros.items()}
+            obs, _ = two_values(self.env.reset(seed=seed, options=options))
+        return self._flat(obs, "reset()"), {k: v.copy() for k, v in self._zeros.items()}
 
     def step(self, action: np.ndarray | int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Step a five- or six-tuple environment."""
@@ -62,10 +62,10 @@ class FlatEnv(gym.Wrapper):
         with watched("step()"):
             obs, reward, terminated, truncated, info = five_values(self.env.step(action))
         read = {} if self._source is None else {name: self._source.read(info) for name in self._zeros}
-        return self._flat(obs), float(reward), bool(terminated), bool(truncated), read
+        return self._flat(obs, "step()"), plain_reward(reward), bool(terminated), bool(truncated), read
 
-    def _flat(self, obs: object) -> Float[np.ndarray, " d"]:
-        return np.asarray(spaces.flatten(self.env.observation_space, obs), np.float32)
+    def _flat(self, obs: object, call: str) -> Float[np.ndarray, " d"]:
+        return flat_observation(self.env.observation_space, obs, call)
 
 
 class GymnasiumBackend:
@@ -218,42 +218,31 @@ def _probe(
 ) -> tuple[EnvSpec, int, CostSource | InfoSource | None]:
     """Take one step to learn what the environment offers."""
     name = id if isinstance(id, str) else getattr(id, "__name__", type(id).__name__)
+    check_offer(env)
     actions, start = action_spec(env.action_space)
     obs_dim = check_observation_space(env.observation_space)
     horizon = _find_horizon(env, name, horizon)
     # One step shows what costs there are; the probe is closed after it.
     env.action_space.seed(0)
     with watched("reset()"):
-        obs, _ = env.reset(seed=0)
+        obs, _ = two_values(env.reset(seed=0))
     action = np.asarray(env.action_space.sample())
     with watched("step()"):
-        next_obs, _, _, _, info = five_values(env.step(action if isinstance(actions, Box) else action.item()))
+        next_obs, reward, _, _, info = five_values(env.step(action if isinstance(actions, Box) else action.item()))
+    flat = [flat_observation(env.observation_space, *at)[None] for at in ((obs, "reset()"), (next_obs, "step()"))]
+    plain_reward(reward)
     source = None
     if cost_fn is None:
-        source = find_costs(info, names, _listed(env, "cost_names", str))
+        source = find_costs(info, names, own_list(env, "cost_names", str))
         costs, names = source.read(info)[None], source.names
-        limits = _listed(env, "cost_limits", float) if limits is None else limits
+        limits = own_list(env, "cost_limits", float) if limits is None else limits
     else:
         source = find_info(info) if takes_info(cost_fn) else None
         numbers = None if source is None else source.unpack(source.read(info)[None])
-        flat = [np.asarray(spaces.flatten(env.observation_space, o), np.float32)[None] for o in (obs, next_obs)]
         rows = action.reshape((1, -1) if isinstance(actions, Box) else 1)
         costs = apply_cost_fn(cost_fn, flat[0], rows, flat[1], numbers)
     names, limits = name_costs(costs, names, limits)
     return EnvSpec(name, obs_dim, actions, horizon, names, limits), start, source
-
-
-def _listed(env: gym.Env, name: str, kind: Callable[[Any], Any]) -> list[Any] | None:
-    """An attribute of the environment as a list; one entry may stand alone."""
-    value = getattr(env.unwrapped, name, None)
-    if value is None:
-        return None
-    try:
-        return [kind(item) for item in ([value] if isinstance(value, str) or np.ndim(value) == 0 else value)]
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"the environment's {name} is {value!r} ({error}): expected one entry for each cost."
-        ) from error
 
 
 def _time_limit(env: gym.Env) -> int | None:
@@ -268,8 +257,9 @@ def _find_horizon(env: gym.Env, name: str, horizon: int | None) -> int:
             f"horizon={horizon}, but {name} ends itself after {own} steps: pass its own option in env_options."
         )
     found = horizon or registered
-    if found is None and hasattr(env.unwrapped, "horizon"):
-        return check_option("horizon", env.unwrapped.horizon, 1)  # pyright: ignore[reportAttributeAccessIssue]
+    own_horizon = getattr(env.unwrapped, "horizon", None)
+    if found is None and own_horizon is not None:
+        return check_option("horizon", own_horizon, 1)
     if found is None:
         raise InputError(
             f"{name} has no time limit: give the environment an attribute horizon = N, the number of steps after which "

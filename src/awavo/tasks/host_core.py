@@ -72,7 +72,10 @@ class CostSource(NamedTuple):
     def read(self, info: Mapping[str, ArrayLike]) -> Float[np.ndarray, " C"]:
         """Costs of one step; a missing or misshapen entry is an error, never a silent zero."""
         try:
-            costs = np.concatenate([np.ravel(np.asarray(info[key], np.float32)) for key in self.keys])
+            rows = [np.ravel(np.asarray(info[key])) for key in self.keys]
+            if any(row.dtype.kind not in "biuf" for row in rows):  # "1.0" too, which numpy would read
+                raise TypeError(" ".join(f"{[info[key] for key in self.keys]!r:.60}".split()))
+            costs = np.concatenate([row.astype(np.float32) for row in rows])
         except KeyError as error:
             raise BrokenEnvironmentError(
                 f"step(): info has no {error}, which an earlier step had: {COST_REMEDY}"

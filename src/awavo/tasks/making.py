@@ -8,17 +8,27 @@ from typing import TypeAlias
 import gymnasium as gym
 
 from awavo.errors import InputError, MissingExtraError, UnknownNameError, did_you_mean, raised
-from awavo.registry import import_own
+from awavo.registry import HOST_TASKS, TASKS, import_own
 from awavo.tasks.registration import register_all
 from awavo.tasks.six_values import OmniSafeEnv, accept_six_values, speaks_omnisafe
 from awavo.types import FieldsView
 
-__all__ = ["EXTRAS", "EnvSource", "find_source", "make_gymnasium", "missing_module"]
+__all__ = ["EXTRAS", "EnvSource", "check_gymnasium_id", "find_source", "make_gymnasium", "missing_module"]
 
 # A Gymnasium id, or a factory of environments, such as their class.
 EnvSource: TypeAlias = str | Callable[..., gym.Env]
 # What making Gymnasium's own environments imports (CarRacing: pygame), and the extra that brings all of it.
 EXTRAS = {"imageio": "mujoco", "glfw": "mujoco", "mujoco": "mujoco", "Box2D": "box2d", "pygame": "box2d"}
+
+
+def check_gymnasium_id(name: str) -> None:
+    """Refuse an id that Gymnasium does not know and that names no module."""
+    if ":" in name:
+        return
+    register_all()
+    if name not in gym.registry:
+        known = [*TASKS, *HOST_TASKS, *(gym.registry if any(c in name for c in "-/") else ())]
+        raise UnknownNameError(f"no task or Gymnasium id is named '{name}'.{did_you_mean(name, known)}")
 
 
 def find_source(task: str) -> EnvSource:
@@ -29,7 +39,13 @@ def find_source(task: str) -> EnvSource:
     factory: Callable[..., gym.Env] | None = getattr(module, name, None)
     if factory is not None and callable(factory):
         return factory
-    if not any(known == name or known.startswith(f"{name}-v") for known in gym.registry):
+    registered = any(known == name or known.startswith(f"{name}-v") for known in gym.registry)
+    if factory is not None and not registered:
+        raise InputError(
+            f"task='{task}' is an instance of {type(factory).__name__}, expected a class or a function that makes "
+            "environments: name that."
+        )
+    if not registered:
         where = getattr(module, "__file__", None) or module.__name__
         known = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, gym.Env)]
         raise UnknownNameError(

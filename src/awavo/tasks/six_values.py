@@ -15,7 +15,7 @@ import numpy as np
 from awavo.errors import BrokenEnvironmentError
 from awavo.types import Fields
 
-__all__ = ["OmniSafeEnv", "SixValues", "accept_six_values", "five_values", "speaks_omnisafe"]
+__all__ = ["OmniSafeEnv", "SixValues", "accept_six_values", "five_values", "speaks_omnisafe", "two_values"]
 
 
 def five_values(result: object) -> tuple[Any, Any, Any, Any, Any]:
@@ -31,6 +31,14 @@ def five_values(result: object) -> tuple[Any, Any, Any, Any, Any]:
     return result
 
 
+def two_values(result: object) -> tuple[Any, dict]:
+    """The observation and the info of a reset."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+        return result
+    seen = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+    raise BrokenEnvironmentError(f"reset() returned {seen}, expected (obs, info), info a dictionary: see check-env.")
+
+
 class SixValues(gym.Wrapper):
     """Five values from an environment of six, or of five; after the first step `reset` reports costs of 0 too."""
 
@@ -40,7 +48,7 @@ class SixValues(gym.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: Fields | None = None) -> tuple[Any, Any]:
         """Reset, with the costs of six values as zeros."""
-        obs, info = self.env.reset(seed=seed, options=options)
+        obs, info = two_values(self.env.reset(seed=seed, options=options))
         return obs, {**self._zeros, **info} if self._zeros else info
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
