@@ -1,8 +1,12 @@
 """`awavo list`."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
+
+from awavo.cli.list_names import task_table
 
 
 def test_tasks_have_their_limits_and_algorithms_their_papers(run):
@@ -39,3 +43,23 @@ def test_settings_of_no_algorithm_are_refused(run):
     code, _, error = run("list", "--options", "awafo")
     assert code == 2
     assert "Did you mean 'awavo'" in error
+
+
+def test_a_pipe_gets_whole_lines(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    _, text, _ = run("list")
+    lines = text.splitlines()
+    assert any("humanoid-velocity" in line and "Ji et al. 2023 (Safety-Gymnasium)" in line for line in lines)
+
+
+def test_a_narrow_terminal_wraps_and_cuts_nothing():
+    limits, words = {"velocity": 25.0, "uprightness": 10.0}, "anticlockwise walk of a human body"
+    row = {"name": "humanoid-velocity", "limits": limits, "horizon": 1000, "summary": words, "source": words}
+    console = Console(width=80, file=io.StringIO())
+    console.print(task_table([row]))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("humanoid-velocity" in line and "velocity <= 25" in line for line in lines)
+    rows = [line.split("│") for line in lines if "│" in line]
+    for column in (-2, -3):
+        assert "".join(line[column].strip() for line in rows).replace(" ", "") == words.replace(" ", "")

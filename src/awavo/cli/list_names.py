@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
 from awavo.cli.common import Json, print_json
 from awavo.types import Fields
 
-__all__ = ["ListNames"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["ListNames", "task_table"]
+
+UNCUT = 1_000  # columns, more than any table has
 
 
 @dataclass
@@ -31,24 +39,39 @@ class ListNames:
         if self.json:
             print_json({"tasks": tasks, "algorithms": algorithms})
             return 0
-        from rich.console import Console
-        from rich.table import Column, Table
-
-        # Names and limits are what one copies from here: a narrow window must not cut them.
-        rows = [[f"{name} <= {limit:g}" for name, limit in t["limits"].items()] for t in tasks]
-        names, costs = max(len(t["name"]) for t in tasks), max(len(text) for row in rows for text in row)
-        table = Table(
-            Column("task", min_width=names), "what", Column("costs and limits", min_width=costs), "steps", "from"
+        console = _console()
+        console.print(task_table(tasks))
+        console.print(
+            _table(["algorithm"], ["what", "from"], [[a["name"], a["summary"], a["source"]] for a in algorithms])
         )
-        for t, row in zip(tasks, rows, strict=True):
-            limits = "\n".join(row)
-            table.add_row(t["name"], t["summary"], limits, str(t["horizon"] or ""), t["source"])
-        Console().print(table)
-        table = Table("algorithm", "what", "from")
-        for a in algorithms:
-            table.add_row(a["name"], a["summary"], a["source"])
-        Console().print(table)
         return 0
+
+
+def _console() -> Console:
+    """As wide as the terminal; what goes to a file or a program is not cut at any width."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else UNCUT)
+
+
+def _table(whole: Sequence[str], wrapped: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table whose first columns, which one copies from, stay whole; the others are wrapped where it is narrow."""
+    from rich.table import Column, Table
+
+    columns = [Column(name, no_wrap=True) for name in whole] + [Column(name, overflow="fold") for name in wrapped]
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def task_table(tasks: Sequence[Fields]) -> Table:
+    """Name, limits, steps, one line on it and source of each task."""
+    rows = []
+    for t in tasks:
+        limits = "\n".join(f"{name} <= {limit:g}" for name, limit in t["limits"].items())
+        rows.append([t["name"], limits, str(t["horizon"] or ""), t["summary"], t["source"]])
+    return _table(["task", "limits", "steps"], ["what", "from"], rows)
 
 
 def _print_options(algo: str, as_json: bool) -> int:
@@ -63,13 +86,8 @@ def _print_options(algo: str, as_json: bool) -> int:
     if as_json:
         print_json({"algorithm": algo, "options": rows})
         return 0
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("setting", "default", "accepts", "what it does")
-    for row in rows:
-        table.add_row(row["name"], str(row["default"]), row["accepts"], row["meaning"])
-    Console().print(table)
+    lines = [[row["name"], str(row["default"]), row["accepts"], row["meaning"]] for row in rows]
+    _console().print(_table(["setting"], ["default", "accepts", "what it does"], lines))
     return 0
 
 
