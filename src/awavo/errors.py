@@ -16,6 +16,7 @@ __all__ = [
     "RunFolderError",
     "UnknownNameError",
     "did_you_mean",
+    "plural",
     "printable",
     "raised",
     "suggest",
@@ -79,6 +80,11 @@ def raised(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"called sys.exit({'' if error.code is None else repr(error.code)})"
     return f"raised {type(error).__name__}: {' '.join(str(error)[:300].split())}"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def printable(text: str) -> str:

@@ -14,10 +14,17 @@ def test_check_env(run):
     assert any("cost" in f["problem"] for f in json.loads(text)["findings"])
 
 
+def test_one_finding_is_one(run, monkeypatch):
+    from awavo.tasks import check_env
+
+    monkeypatch.setattr(check_env, "check_env", lambda *_, **__: [check_env.Finding("info", "p.", "r.")])
+    assert "ready to train (1 finding)" in run("check-env", "cartpole")[1]
+
+
 def test_limits_are_checked(run):
     code, text, _ = run("check-env", "awavo/CartPole-v0", "--limits", "1", "--steps", "50", "--json")
     assert code == 1
-    assert any("one for each of the 2 costs" in f["problem"] for f in json.loads(text)["findings"])
+    assert any("expected 2 limits, one for each cost" in f["problem"] for f in json.loads(text)["findings"])
     assert run("check-env", "cartpole", "--limits", "1")[0] == 2
     assert run("check-env", "awavo/CartPole-v0", "--limits", "-1", "2")[0] == 2
 

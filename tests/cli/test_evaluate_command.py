@@ -50,3 +50,10 @@ def test_an_older_checkpoint_is_not_judged_in_the_place_of_a_damaged_one(trained
     )
     newest.unlink()
     assert run("evaluate", copy, "--episodes", "2")[0] in (0, 1)
+
+
+def test_more_seeds_than_there_are_cannot_be_required(trained, run):
+    """It was played to the end and could never pass."""
+    code, _, err = run("evaluate", trained[0], "--require", "3")
+    assert code == 2
+    assert err == "awavo: require='3' can never hold: the run has 2 seeds.\n"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from awavo.cli.main import COMMANDS
+from awavo.cli.main import COMMANDS, _run_own_code
 
 HEAVY = ("jax", "polars", "matplotlib")
 
@@ -35,6 +35,9 @@ BAD = {
     "task option": (["train", "acrobot", "--task-option", "on_reech=reset"], "Did you mean 'on_reach'"),
     "task option value": (["train", "acrobot", "--task-option", "on_reach=stop"], "not one of"),
     "flag": (["train", "cartpole", "--sedes", "3"], "--sedes"),
+    "part of an episode": (["evaluate", "x", "--episodes", "1.5"], "--episodes 1.5 is not a whole number (see"),
+    "a number with a sign": (["train", "cartpole", "--sum-limit=a"], "--sum-limit a is not a number (see `awavo train"),
+    "no value": (["train", "cartpole", "--seeds"], "--seeds needs a value (see"),
     "flag type": (["train", "cartpole", "--seeds", "ten"], "--seeds"),
     "limit text": (["train", "cartpole", "--limits", "30,ten"], "--limits ten is not a number: give 30 10 or 30,10"),
     "no costs": (["train", "Pendulum-v1"], "--cost-fn MODULE:FUNCTION"),
@@ -135,6 +138,21 @@ def test_code_that_ends_the_program_is_bad_input(run, monkeypatch, code):
     told, _, err = run("doctor")
     assert told == 2
     assert re.fullmatch(r"awavo: code that was run called sys.exit\(.*\) \(in examine, .*:\d+\): let it .*\n", err)
+
+
+class HalfRead:
+    """Rich turns a broken pipe into a SystemExit."""
+
+    def run(self):
+        try:
+            raise BrokenPipeError
+        except BrokenPipeError:
+            raise SystemExit(1)  # noqa: B904
+
+
+def test_a_reader_that_leaves_a_table_half_read_is_no_fault():
+    with pytest.raises(BrokenPipeError):
+        _run_own_code(HalfRead())
 
 
 @pytest.mark.parametrize(

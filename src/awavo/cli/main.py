@@ -116,6 +116,10 @@ def _parse_options(name: str, options: list[str]) -> Command:
     text = re.sub(r"-{5,}", "", text).strip()  # the frame where stderr has no better characters
     text = re.sub(r"^Parsing error ─*|^Unrecognized options ─*|^Required options ─*", "", text).strip()
     text = text.removesuffix(f"awavo {name} --help").strip()
+    wrong = re.search(r"Error parsing (--[\w-]+): .* --[\w-]+ (?:\{None\}\|)?(INT|FLOAT)\b", text)
+    if wrong:
+        kind = "a whole number" if wrong[2] == "INT" else "a number"
+        text = f"{wrong[1]} {_value_after(wrong[1], options)} is not {kind}"
     missing = re.search(r"Missing value for argument '([\w-]+)'", text)
     if missing:
         text = _missing_argument(name, missing[1], options)
@@ -134,8 +138,16 @@ def _option_for(command: type[Any], word: str) -> str:
     return ": options begin with --"
 
 
+def _value_after(name: str, options: list[str]) -> str:
+    """What stands behind the last `name` among the options, after a blank or a `=`."""
+    at = max(i for i, option in enumerate(options) if option.partition("=")[0].replace("_", "-") == name)
+    return options[at].partition("=")[2] or " ".join(options[at + 1 : at + 2])
+
+
 def _missing_argument(command: str, name: str, options: list[str]) -> str:
     """Say that an argument is missing, or that it was given as an option."""
+    if name.startswith("--"):
+        return f"{name} needs a value"
     given = next((i for i, option in enumerate(options) if option.split("=")[0] == f"--{name}"), None)
     if given is None:
         return f"{name.upper()} is missing: awavo {command} {name.upper()}"
@@ -220,6 +232,8 @@ def _run_own_code(command: Command) -> int:
     try:
         return command.run()
     except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich ends the program where the reader left
+            raise error.__context__ from None
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.name}, {last.filename}:{last.lineno}"
         raise AwavoError(f"code that was run {raised(error)} (in {where}): let it return or raise instead.") from error

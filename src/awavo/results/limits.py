@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from awavo.errors import InputError
+from awavo.errors import InputError, plural
 from awavo.types import FieldsView
 
 __all__ = ["STRICT", "LimitRule"]
@@ -59,6 +59,11 @@ class LimitRule:
         if self.require.endswith("%"):
             return math.ceil(float(self.require[:-1]) / 100 * num_seeds - 1e-9)
         return int(self.require)
+
+    def require_seeds(self, num_seeds: int) -> None:
+        """Refuse a rule that asks for more seeds than there are."""
+        if self.needed(num_seeds) > num_seeds:
+            raise InputError(f"require='{self.require}' can never hold: the run has {plural(num_seeds, 'seed')}.")
 
     def holds(self, num_within: int, num_seeds: int) -> bool:
         """Whether a run with that many seeds within is within its limits."""
