@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from awavo.errors import InputError
+from awavo.errors import InputError, plural
 
 __all__ = [
     "LARGEST", "LARGEST_SEED", "all_finite", "all_usable", "check_choice", "check_limits", "check_physics",
@@ -63,8 +63,8 @@ def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, 
     limits = tuple(float(b) for b in limits)
     if len(limits) != len(names):
         raise InputError(
-            f"{len(limits)} cost limits given, but the task has {len(names)} costs ({', '.join(names)}): "
-            "give one limit for each."
+            f"{plural(len(limits), 'cost limit')} given, but the task has {plural(len(names), 'cost')} "
+            f"({', '.join(names)}): give one limit for each."
         )
     return tuple(check_size(f"the limit of cost '{name}'", limit) for name, limit in zip(names, limits, strict=True))
 

@@ -202,6 +202,8 @@ def import_named(path: str, setting: str) -> Any:
 
 def name_of(thing: object, setting: str) -> str:
     """MODULE:NAME of a class or function, under which a run's configuration remembers it."""
+    if not callable(thing):
+        raise InputError(f"{setting}={thing!r} is neither a name nor a class or function.")
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "<no name>")
     if getattr(sys.modules.get(str(module)), name, None) is not thing:
         raise InputError(

@@ -1,9 +1,15 @@
 """The Python interface refuses what it cannot work with in one line of its own, before anything is made."""
 
+import dataclasses
+
+import gymnasium as gym
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 import awavo
 from awavo.errors import InputError
+from awavo.runs.problem import build_problem
 
 pytestmark = pytest.mark.bad_input
 
@@ -14,3 +20,62 @@ def test_the_time_between_checkpoints_is_a_number_of_seconds(tmp_path, seconds):
     with pytest.raises(InputError, match=r"checkpoint_seconds is .*, expected a finite number of seconds >= 0\.$"):
         next(awavo.train_iter(awavo.configure("cartpole"), out, checkpoint_seconds=seconds))
     assert not out.exists()
+
+
+REFUSED = {
+    "no algorithm": (("cartpole", None), {}, "algo=None is not the name of an algorithm"),
+    "no task": ((None,), {}, "task=None is neither a name nor a class or function"),
+    "discrete actions": (("cartpole", "sac-lagrangian"), {}, "needs continuous actions, but task 'cartpole'"),
+    "limits as text": (("cartpole",), {"cost_limits": "30,10"}, "cost_limits='30,10' is text, expected a number"),
+    "one limit for two": (("cartpole",), {"cost_limits": 30}, "1 cost limit given, but the task has 2 costs"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_configured(case):
+    given, options, message = REFUSED[case]
+    with pytest.raises(InputError, match=message) as caught:
+        awavo.configure(*given, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def run(small_run):
+    return awavo.load(small_run)
+
+
+ODD = [("abc", "obs is 'abc', expected numbers"), ({"a": 1}, "obs is {'a': 1}, expected"), ([0, 0], r"shape \(2,\)")]
+ODD += [([0, 0, 0, bad], r"are not finite or are beyond 1e\+30") for bad in (float("nan"), float("-inf"), 1e31)]
+
+
+@pytest.mark.parametrize(("obs", "message"), ODD)
+def test_an_observation_that_no_policy_knows_is_refused(run, obs, message):
+    with pytest.raises(InputError, match=message):
+        run.act(obs)
+
+
+class Rich(gym.Env):
+    """An observation of parts."""
+
+    observation_space = spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1, 1, (2, 2), np.float64)})
+    action_space = spaces.Box(-1, 1, (1,))
+    horizon, cost_limits = 4, (1.0,)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return {"a": 2, "b": np.ones((2, 2))}, {}
+
+    def step(self, action):
+        return {"a": 1, "b": np.ones((2, 2))}, 0.0, False, False, {"cost": 0.0}
+
+
+def test_an_observation_of_parts_is_flattened_as_in_training(run):
+    problem = build_problem(dataclasses.replace(run.config, task="rich", cost_limits=None, task_options={}), env=Rich)
+    assert problem.obs_space is Rich.observation_space
+    space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1, 1, (1, 2), np.float64)})
+    given = awavo.load(run.path)
+    given.problem = given.problem._replace(obs_space=space)
+    expected = given.act([0.0, 1.0, 0.5, -0.5])
+    assert given.act({"a": 1, "b": np.array([[0.5, -0.5]])}) == expected
+    with pytest.raises(InputError, match=r"or one of Dict\("):
+        given.act({"a": 1})

@@ -241,7 +241,7 @@ def test_a_cost_function_may_ask_for_info():
 def test_limits_are_compared_with_what_random_actions_cost():
     assert check_env(Sound, cost_limits=(1,), steps=200) == []
     assert has(check_env(Sound, cost_limits=(50,), steps=200), "info", "within the limits 50")
-    assert has(check_env(Sound, cost_limits=(1, 2), steps=200), "error", "one for each of the 1 costs, saw 2")
+    assert has(check_env(Sound, cost_limits=(1, 2), steps=200), "error", "expected 1 limit, one for each cost, saw 2")
     both = {"cost_fn": lambda obs, action, next_obs: np.abs(next_obs), "cost_limits": (1, 2), "steps": 200}
     assert check_env(Sound, **both) == []
 

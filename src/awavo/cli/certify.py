@@ -26,7 +26,7 @@ class Certify:
 
     target: Annotated[Positional[str], arg(metavar="RUN|operator", help="run folder, or the word operator")]
     name: Annotated[
-        Positional[str | None], arg(metavar="NAME", help="with operator: log, affine, power or MODULE:NAME")
+        Positional[str | None], arg(metavar="NAME", help="with operator: logistic, log, affine, power or MODULE:NAME")
     ] = None
     episodes: Annotated[int, arg(help="fresh episodes of each seed (at most, with --anytime)")] = 1_000
     delta: Annotated[float, arg(help="all bounds hold together with probability 1 - delta")] = 0.05
@@ -98,7 +98,7 @@ class Certify:
         from awavo.inference.operators import make_operator
 
         if self.name is None:
-            raise InputError("`awavo certify operator` needs a name: log, affine, power or MODULE:NAME.")
+            raise InputError("`awavo certify operator` needs a name: logistic, log, affine, power or MODULE:NAME.")
         found = certify_operator(make_operator(self.name, temperature=self.temperature, kappa=self.kappa))
         if self.json:
             print_json({"operator": self.name, "certificates": [c.as_dict() for c in found]})

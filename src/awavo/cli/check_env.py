@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from awavo.checks import check_range
 from awavo.cli.common import Json, LimitList, Pairs, print_json, read_limits, read_pairs
+from awavo.errors import plural
 from awavo.runs.progress import doing
 
 __all__ = ["CheckEnv"]
@@ -42,5 +43,7 @@ class CheckEnv:
         else:
             for f in findings:
                 print(f"{f.level}: {f.problem}\n    -> {f.remedy}")
-            print(f"{self.env}: {'not usable yet' if failed else 'ready to train'} ({len(findings)} findings)")
+            print(
+                f"{self.env}: {'not usable yet' if failed else 'ready to train'} ({plural(len(findings), 'finding')})"
+            )
         return 1 if failed else 0

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from awavo.errors import InputError
+from awavo.errors import InputError, plural
 
 __all__ = ["ExactCMDP", "Solution", "exact_cmdp", "policy_q", "policy_totals", "random_cmdp", "solve"]
 
@@ -55,7 +55,7 @@ def exact_cmdp(
     if p.ndim != 3 or p.shape[0] != p.shape[2] or h.shape[1:] != p.shape[:2] or rho.shape != p.shape[:1]:
         raise InputError(f"shapes {p.shape}, {h.shape}, {rho.shape} are not [S, A, S], [1+C, S, A], [S].")
     if b.shape != (h.shape[0] - 1,):
-        raise InputError(f"{b.size} limits for {h.shape[0] - 1} costs: give one limit for each.")
+        raise InputError(f"{plural(b.size, 'limit')} for {plural(h.shape[0] - 1, 'cost')}: give one limit for each.")
     if np.any(p < 0) or not np.allclose(p.sum(-1), 1, atol=1e-5) or not np.isclose(rho.sum(), 1, atol=1e-5):
         raise InputError("transition rows and the start distribution must be probabilities of sum one.")
     if not 0 <= discount < 1:

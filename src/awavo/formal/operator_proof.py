@@ -74,7 +74,7 @@ def require_operator(operator: Operator) -> list[Certificate]:
         if certificate.verdict == REFUTED:
             raise ConfigError(
                 f"operator '{operator.name}' is refused before training: {certificate.reason} "
-                f"({certificate.source.split(':')[0]}). Mend the operator, or take log, affine or power."
+                f"({certificate.source.split(':')[0]}). Mend the operator, or take logistic, log, affine or power."
             )
     return certificates
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from awavo.errors import InputError
+from awavo.errors import InputError, plural
 from awavo.results.limits import STRICT, LimitRule
 from awavo.types import Estimate, Fields
 
@@ -86,7 +86,9 @@ def _check_shapes(
     if lengths.shape != returns.shape:
         raise InputError(f"lengths have shape {lengths.shape}: expected {returns.shape} like the returns.")
     if len(names) != len(limits):
-        raise InputError(f"{len(names)} cost names and {len(limits)} limits: expected one limit for each cost.")
+        raise InputError(
+            f"{plural(len(names), 'cost name')} and {plural(len(limits), 'limit')}: expected one limit for each cost."
+        )
     if costs.shape != (*returns.shape, len(names)):
         raise InputError(f"costs have shape {costs.shape}: expected {(*returns.shape, len(names))}, one per cost name.")
 

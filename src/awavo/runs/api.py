@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from gymnasium import spaces
 
-from awavo.checks import check_seconds
+from awavo.checks import LARGEST, all_usable, check_seconds
 from awavo.config import TrainConfig, without_retired
 from awavo.errors import CheckpointError, InputError, RunFolderError, UnknownNameError
 from awavo.files import require_writable
@@ -29,6 +30,7 @@ from awavo.runs.problem import Problem, build_problem, named_code, resolve_confi
 from awavo.runs.progress import doing, follow
 from awavo.runs.train import Progress, run_training, state_template
 from awavo.runs.trust import is_trusted, remember
+from awavo.tasks.contract import short, try_flatten
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 from awavo.training.compilation import enable_cache
 from awavo.types import Fields, FieldsView
@@ -203,7 +205,8 @@ class Run:
         """Choose actions for one observation or a batch `[B, d]`, with the policy of one seed (default: the first).
 
         Args:
-            obs: One observation `[d]` or a batch `[B, d]`, as the environment gives it.
+            obs: One observation as the environment gives it, a dictionary too (behind a bridge: flattened), or a batch
+                of flattened ones `[B, d]`.
             seed: Whose policy (default: the first seed's).
             greedy: The most likely action, or one drawn at random.
             key: Random key of a stochastic action.
@@ -212,10 +215,7 @@ class Run:
         seed = self.seeds[0] if seed is None else seed
         if seed not in self.seeds:
             raise InputError(f"this run has no seed {seed}: it has {self.seeds[0]} to {self.seeds[-1]}.")
-        obs = np.asarray(obs, np.float32)
-        dim = self.problem.spec.obs_dim
-        if obs.shape[-1:] != (dim,) or obs.ndim > 2:
-            raise InputError(f"obs has shape {obs.shape}, expected ({dim},) or (B, {dim}).")
+        obs = self._flat(obs)
         if not greedy and key is None:
             raise InputError("a stochastic action needs a random key: pass key=jax.random.key(0).")
         batch = np.atleast_2d(obs)
@@ -226,6 +226,23 @@ class Run:
         else:
             action = self._act(key, state, batch, greedy)[0]
         return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
+
+    def _flat(self, obs: Any) -> np.ndarray:
+        """Observations as training flattens them, or an error where there is none."""
+        dim, space = self.problem.spec.obs_dim, self.problem.obs_space
+        try:
+            flat = np.asarray(obs, np.float32)
+        except (TypeError, ValueError):
+            flat = None
+        if flat is None or flat.shape[-1:] != (dim,) or flat.ndim > 2:
+            seen = f"is {short(obs)}" if flat is None else f"has shape {flat.shape}"
+            flat = None if space is None else try_flatten(space, obs)
+            if flat is None:
+                known = f", or one of {space}" if isinstance(space, spaces.Dict | spaces.Tuple) else ""
+                raise InputError(f"obs {seen}, expected numbers of shape ({dim},) or (B, {dim}){known}.")
+        if not all_usable(flat):
+            raise InputError(f"obs has numbers that are not finite or are beyond {LARGEST:g}: no policy knows them.")
+        return flat
 
     def evaluate(self, episodes: int | None = None, **options: Any) -> Fields:
         """Evaluate every seed (options as for `awavo.evaluate`); write and return evaluation.json."""
@@ -287,6 +304,7 @@ def evaluate(
     Returns:
         The content of evaluation.json: an entry for the greedy and one for the stochastic policy (docs/metrics.md).
     """
+    rule.require_seeds(len(run.seeds))
     episodes = default_episodes(run.config.task) if episodes is None else episodes
     with doing("evaluating", 2 * episodes * len(run.seeds), "episodes") as work:
         evaluator = Evaluator(run.problem, run.seeds, episodes, planner=planner, on_played=work.advance)

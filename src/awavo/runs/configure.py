@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import jax
 
 from awavo.config import TrainConfig
-from awavo.errors import UnknownNameError, did_you_mean
-from awavo.registry import name_of
+from awavo.errors import ConfigError, UnknownNameError, did_you_mean
+from awavo.registry import GPU_TASKS, TASKS, name_of
 from awavo.runs.budget import default_budget
-from awavo.runs.problem import resolve_config, settings_class
+from awavo.runs.problem import build_problem, resolve_config, settings_class
 from awavo.types import Env, FieldsView
 
 __all__ = ["OwnEnv", "configure"]
@@ -57,11 +57,14 @@ def configure(
     usual = default_budget(algo, jax.default_backend(), task if isinstance(task, str) else "")._asdict()
     run_options = {**usual, **{k: v for k, v in options.items() if k in own}}
     algo_options = {k: v for k, v in options.items() if k not in own}
+    env = task if isinstance(task, Env) else None
     if isinstance(task, Env):
         task = task.spec.name
+    if isinstance(cost_limits, str):
+        raise ConfigError(f"cost_limits={cost_limits!r} is text, expected a number for each cost: (30, 10).")
     if cost_limits is not None:
         cost_limits = tuple(cost_limits) if isinstance(cost_limits, Iterable) else (cost_limits,)
-    return resolve_config(
+    config = resolve_config(
         TrainConfig(
             task=task if isinstance(task, str) else name_of(task, "task"),
             algo=algo,
@@ -72,3 +75,6 @@ def configure(
             **run_options,
         )
     )
+    if env is not None or (config.task in TASKS and config.task not in GPU_TASKS):
+        build_problem(config, env=env)  # what does not go together is refused here; these tasks take no time to build
+    return config

@@ -9,12 +9,15 @@ import json
 from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from awavo.config import TrainConfig, check_config, config_from_mapping
 from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
 from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_named, make_host_task, make_task, resolve
 from awavo.types import Algorithm, Env, EnvSpec, Fields, Physics
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 __all__ = [
     "Problem", "build_problem", "check_copies", "check_names", "check_option_names",
@@ -36,6 +39,8 @@ class Problem(NamedTuple):
     env: Env | None
     # Of as many environments as training uses, or as asked; further options go to a Gymnasium environment.
     make_host: Callable[..., Any] | None
+    # The space whose observations training flattens, of a Gymnasium environment in this interpreter.
+    obs_space: spaces.Space | None = None
 
 
 def load_preset(algo: str, preset: str, task: str) -> Fields:
@@ -82,6 +87,8 @@ def settings_class(algo: str) -> type[Any]:
 
 def resolve_known(algo: str) -> None:
     """Refuse an unknown algorithm without importing any."""
+    if not isinstance(algo, str):
+        raise ConfigError(f"algo={algo!r} is not the name of an algorithm: `awavo list` shows them.")
     if algo not in ALGORITHMS:
         raise UnknownNameError(f"no algorithm is named '{algo}'.{did_you_mean(algo, ALGORITHMS)}")
 
@@ -99,7 +106,7 @@ def build_problem(
     `cost_fn` and `operator` are the caller's own functions.
     """
     settings = config_from_mapping(settings_class(config.algo), config.algo_options, f"algorithm '{config.algo}'")
-    make_hosts, own = None, None if isinstance(env, Env) else env
+    make_hosts, own, obs_space = None, None if isinstance(env, Env) else env, None
     env = env if isinstance(env, Env) else None
     if env is None and own is None and config.task in TASKS:
         env = functional_env(config)
@@ -109,7 +116,7 @@ def build_problem(
         check_copies(config, settings.num_envs)
         make_hosts = _host_factory(config, cost_fn or import_function(config.cost_fn), own)
         probe = make_hosts(1)
-        spec = probe.spec
+        spec, obs_space = probe.spec, probe.obs_space
         probe.close()
     if spec.num_costs == 0:
         raise InputError(f"task '{config.task}' has no costs: pass a cost function, or costs in info.")
@@ -123,7 +130,7 @@ def build_problem(
     if getattr(settings, "planning", None) == "physics":
         extra["physics"] = None if env is None else checked_physics(env)
     make_host = None if make_hosts is None else lambda count=settings.num_envs, **more: make_hosts(count, **more)
-    return Problem(spec, factory(spec, settings, **extra), settings, env, make_host)
+    return Problem(spec, factory(spec, settings, **extra), settings, env, make_host, obs_space)
 
 
 def checked_physics(env: Env) -> Physics | None:

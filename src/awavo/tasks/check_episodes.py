@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from awavo.checks import all_finite
+from awavo.errors import plural
 from awavo.tasks.check_rules import Report, Trace, cost_keys
 
 __all__ = ["check_cost_series", "check_ends", "check_start_infos", "check_totals"]
@@ -109,7 +110,7 @@ def check_totals(costs: Float[np.ndarray, "T C"], limits: Sequence[float], trace
     """One limit for each cost, and whether random actions exceed any of them."""
     if len(limits) != costs.shape[1]:
         report.error(
-            f"limits: expected one for each of the {costs.shape[1]} costs, saw {len(limits)}.",
+            f"limits: expected {plural(costs.shape[1], 'limit')}, one for each cost, saw {len(limits)}.",
             "Give as many limits as there are costs, in their order.",
         )
         return

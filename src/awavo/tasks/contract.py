@@ -13,7 +13,16 @@ from jaxtyping import Float
 
 from awavo.errors import BrokenEnvironmentError, InputError
 
-__all__ = ["check_offer", "flat_observation", "own_list", "plain_reward", "reset_problem", "space_problem"]
+__all__ = [
+    "check_offer",
+    "flat_observation",
+    "own_list",
+    "plain_reward",
+    "reset_problem",
+    "short",
+    "space_problem",
+    "try_flatten",
+]
 
 RESET = "define reset(self, *, seed=None, options=None) and call super().reset(seed=seed)."
 
@@ -48,18 +57,24 @@ def reset_problem(env: gym.Env) -> str | None:
     return f"reset(): expected the keyword {missing[0]}, saw the parameters {list(parameters)}"
 
 
-def flat_observation(space: spaces.Space, obs: object, call: str) -> Float[np.ndarray, " d"]:
-    """One observation as a vector, or an error that names what was expected and what `call` returned."""
+def try_flatten(space: spaces.Space, obs: object) -> Float[np.ndarray, " d"] | None:
+    """One observation as a vector; None where it is none of this space."""
     try:
         flat = np.asarray(spaces.flatten(space, obs), np.float32)
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError):
-        flat = None
-    if flat is not None and flat.shape == (spaces.flatdim(space),):
+        return None
+    return flat if flat.shape == (spaces.flatdim(space),) else None
+
+
+def flat_observation(space: spaces.Space, obs: object, call: str) -> Float[np.ndarray, " d"]:
+    """One observation as a vector, or an error that names what was expected and what `call` returned."""
+    flat = try_flatten(space, obs)
+    if flat is not None:
         return flat
     if isinstance(space, spaces.Box) and isinstance(obs, np.ndarray | np.generic | float | int):
         told = f"of shape {space.shape}, saw {np.shape(obs)}"
     else:
-        told = f"of {space}, saw {_short(obs)}"
+        told = f"of {space}, saw {short(obs)}"
     raise BrokenEnvironmentError(f"{call}: expected an observation {told}: return what observation_space declares.")
 
 
@@ -68,9 +83,7 @@ def plain_reward(reward: object) -> float:
     if isinstance(reward, int | float):
         return float(reward)
     if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":  # pyright: ignore[reportArgumentType]
-        raise BrokenEnvironmentError(
-            f"step(): expected a number as reward, saw {_short(reward)}: return float(reward)."
-        )
+        raise BrokenEnvironmentError(f"step(): expected a number as reward, saw {short(reward)}: return float(reward).")
     return float(reward)  # pyright: ignore[reportArgumentType]
 
 
@@ -87,5 +100,6 @@ def own_list(env: gym.Env, name: str, kind: Callable[[Any], Any]) -> list[Any] |
         ) from error
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value in an error's line."""
     return " ".join(f"{value!r:.100}".split())

@@ -7,16 +7,19 @@ auto-reset. The last costs and the last observation of an episode are read befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from numpy.typing import ArrayLike
 
 from awavo.checks import LARGEST, all_finite, all_usable, check_limits
-from awavo.errors import BrokenEnvironmentError, InputError
+from awavo.errors import BrokenEnvironmentError, InputError, plural
 from awavo.tasks.cost_functions import CostFn, apply_cost_fn
 from awavo.types import Discrete, EnvSpec, Timestep
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 __all__ = ["Backend", "CostSource", "HostEnv", "HostStep", "find_costs", "name_costs"]
 
@@ -84,7 +87,7 @@ class CostSource(NamedTuple):
             raise BrokenEnvironmentError(f"step(): a cost in info is no number ({error}): {COST_REMEDY}") from error
         if costs.shape != (len(self.names),):
             raise BrokenEnvironmentError(
-                f"step(): info has {len(costs)} costs, an earlier step had {len(self.names)}: report all of them."
+                f"step(): info has {plural(len(costs), 'cost')}, an earlier step had {len(self.names)}: report all."
             )
         return costs
 
@@ -114,7 +117,8 @@ def find_costs(info: Mapping[str, ArrayLike], wanted: Sequence[str] | None, know
         raise BrokenEnvironmentError(f"step(): info has no cost, only {sorted(info) or 'nothing'}: {COST_REMEDY}")
     if len(names) != number:
         raise InputError(
-            f"{len(names)} cost names {names} for {number} costs in info ({', '.join(keys)}): name each one."
+            f"{plural(len(names), 'cost name')} {names} for {plural(number, 'cost')} in info ({', '.join(keys)}): "
+            "name each one."
         )
     return CostSource(keys, names)
 
@@ -123,9 +127,16 @@ class HostEnv:
     """E copies of an environment that lives on the host: numpy in, numpy out, same-step auto-reset."""
 
     def __init__(
-        self, spec: EnvSpec, num_envs: int, backend: Backend, action_start: int = 0, cost_fn: CostFn | None = None
+        self,
+        spec: EnvSpec,
+        num_envs: int,
+        backend: Backend,
+        action_start: int = 0,
+        cost_fn: CostFn | None = None,
+        obs_space: spaces.Space | None = None,
     ):
         self.spec = spec
+        self.obs_space = obs_space  # before it is flattened, where that is known
         self.num_envs = num_envs
         self._backend = backend
         self._start = action_start
@@ -234,7 +245,9 @@ def name_costs(
     number = costs.shape[-1]
     names = tuple(names or (("cost",) if number == 1 else (f"g{i + 1}" for i in range(number))))
     if len(names) != number:
-        raise InputError(f"{len(names)} cost names {names} for {number} costs: give one name for each.")
+        raise InputError(
+            f"{plural(len(names), 'cost name')} {names} for {plural(number, 'cost')}: give one name for each."
+        )
     if limits is None:
         raise InputError(
             f"cost_limits is missing: give one limit on the episode total of each cost ({', '.join(names)})."
