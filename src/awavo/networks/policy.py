@@ -48,7 +48,7 @@ class Actor(eqx.Module):
 
 
 def actor(key: Array, obs_dim: int, space: ActionSpace, hidden: Sequence[int], num_components: int = 1) -> Actor:
-    """Draw an actor that starts close to uniform over discrete actions, and in a box near its middle, an eighth as wide.
+    """Draw an actor that starts close to uniform over discrete actions, in a box near its middle and an eighth as wide.
 
     The components of a mixture start apart, spread over the box.
     """
