@@ -197,6 +197,43 @@ def test_units_of_a_lattice_do_not_matter():
     one[60] = 1.49  # what is not believed elsewhere does not hide what may be a wrong mode here
     assert local_fit(one, one < 2, 1.0, True, 1.3).notes[1].startswith("sites around 60 fit less well")
     assert not local_fit(one, everywhere, 1.0, False).good
+    fine = np.full(100, 1.1)
+    assert local_fit(fine, everywhere, 1.0, True, off=[-4.0, 0.0]).good
+    refused = local_fit(fine, everywhere, 1.0, True, off=[1.0, -6.0], names=("drag", "push"))
+    assert (refused.good, len(refused.problems)) == (False, 1)
+    assert refused.problems[0].startswith("push ends 6 standard deviations of its prior from the prior's mean")
+
+
+def turned(x, theta):
+    return theta[0] * jnp.roll(x, 1, -1) + theta[1]
+
+
+def test_a_ring_holds_the_prior_of_its_parameters_as_any_system_does():
+    """Priors of three widths by the programs of one compilation, one parameter known: as the global engine has it.
+
+    The last one is searched for modes, at fewer times than a mosaic looks around.
+    """
+    rng = np.random.default_rng(0)
+    states = [2 * rng.standard_normal(20)]
+    for _ in range(3):
+        states.append(0.7 * np.roll(states[-1], 1) + 0.5 + 0.05 * rng.standard_normal(20))
+    observed = np.array(states[1:]) + 0.1 * rng.standard_normal((3, 20))
+    system = System((20,), turned, np.array([0.55, 0.5]), 0.0, 2.0, reach=((1, 1),), model_noise=0.05, layout="ring")
+    for std, off in ((3.0, 0.05), (0.03, 4.25), (0.015, 5.58)):
+        given = system._replace(theta_std=np.array([std, 0.0]))
+        ring = infer(given, observed, 0.1, num_draws=4, accept_misfit=True)
+        given = given._replace(layout="global")
+        whole = infer(given, observed, 0.1, num_draws=4, most_starts=1, fewest_starts=1, accept_misfit=True)
+        assert (ring.engine, whole.engine) == ("lattice", "dense")
+        assert (ring.theta[0] - 0.55) / std == pytest.approx(off, abs=0.01)
+        assert ring.theta[0] == pytest.approx(whole.theta[0], abs=0.02 * whole.theta_std[0])
+        assert ring.theta_std[0] == pytest.approx(whole.theta_std[0], rel=0.02)
+        assert (ring.theta[1], ring.theta_std[1]) == (0.5, 0.0)
+        # The first state, of a wide prior, is the one that single precision shows in.
+        np.testing.assert_allclose(ring.mean[1:], whole.mean[1:], atol=0.01 * whole.std.mean())
+        np.testing.assert_allclose(ring.std[1:], whole.std[1:], rtol=0.01)
+        assert ring.fit.good == (off < 5)
+    assert ring.fit.problems[0].startswith("theta[0] ends 5.58 standard deviations of its prior from the prior's mean")
 
 
 def test_sites_are_not_believed_where_a_misfit_is_beyond_chance():

@@ -115,21 +115,23 @@ def problem(shape, flow, num_times=3):
 
 
 @pytest.mark.parametrize(
-    ("shape", "flow", "reach"),
-    [((24,), lorenz96_flow(2), ((8, 15),)), ((4, 4), grid_flow, ((1, 1), (1, 1)))],
+    ("shape", "flow", "reach", "prior"),
+    [((24,), lorenz96_flow(2), ((8, 15),), 3.0), ((4, 4), grid_flow, ((1, 1), (1, 1)), 0.2)],
     ids=["ring", "grid"],
 )
-def test_one_patch_gives_the_dense_gauss_newton_step_with_parameters(shape, flow, reach):
+def test_one_patch_gives_the_dense_gauss_newton_step_with_parameters(shape, flow, reach, prior):
     """X, theta, their variances, and the covariance of the draws, from the dense Jacobian of all residuals."""
     with jax.enable_x64(True):
         x, data = jax.tree.map(lambda a: a.astype(np.float64), problem(shape, flow))
         lattice, theta = make_lattice(shape, reach), np.array([0.7])
+        data = data._replace(theta=np.array([0.6]), theta_std=np.array([prior]))
         size, count = x.shape[1], x.size
 
         def residuals(z):
             x, theta = z[:count].reshape(-1, size), z[count:]
             model = x[1:] - flow(x[:-1].reshape(-1, *shape), theta).reshape(x[1:].shape)
             parts = [(x[0] - data.prior_mean) / jnp.sqrt(data.prior_var), model / jnp.sqrt(data.noise)]
+            parts.append((theta - data.theta) / data.theta_std)
             return jnp.concatenate([p.reshape(-1) for p in (*parts, jnp.sqrt(data.weight) * (x[1:] - data.value))])
 
         z = np.concatenate([x.reshape(-1), theta])
@@ -143,7 +145,7 @@ def test_one_patch_gives_the_dense_gauss_newton_step_with_parameters(shape, flow
                 x,
                 theta,
                 data,
-                theta_precision=jnp.zeros((1, 1)),
+                infer_theta=True,
                 variance=True,
                 key=KEY,
                 num_draws=4000,
@@ -154,7 +156,8 @@ def test_one_patch_gives_the_dense_gauss_newton_step_with_parameters(shape, flow
     np.testing.assert_allclose(made.move.reshape(-1), exact[:count], atol=1e-7)
     np.testing.assert_allclose(made.theta, exact[count:], atol=1e-7)
     np.testing.assert_allclose(made.variance.reshape(-1), np.diag(inverse)[:count], rtol=1e-6)
-    np.testing.assert_allclose(np.linalg.inv(made.information), inverse[count:, count:], rtol=1e-6)
+    np.testing.assert_allclose(made.theta_cov, inverse[count:, count:], rtol=1e-6)
+    assert 0.3 < np.sqrt(made.theta_cov[0, 0]) / prior < 0.9  # both the prior and the states say something
     draws = np.concatenate([made.draws.reshape(4000, -1), made.theta_draws], 1)
     ratio = draws.std(0) / np.sqrt(np.diag(inverse))
     assert np.mean(ratio) == pytest.approx(1.0, abs=0.02)

@@ -166,6 +166,17 @@ def test_another_folders_inference_is_not_overwritten_by_resuming(folder, tmp_pa
         _resume(tmp_path, "b" * 24, Settings())
 
 
+def test_another_prior_is_another_inference():
+    from awavo.assimilation import System
+    from awavo.assimilation.engine import Settings
+    from awavo.runs.infer import _fingerprint
+
+    system = System((16,), lambda x, theta: x, np.array([8.0]))
+    given = (np.zeros((2, 16)), 1.0)
+    marks = {_fingerprint(*given, system._replace(theta_std=std), Settings()) for std in (0.0, 0.5, 0.5)}
+    assert len(marks) == 2
+
+
 def test_scores_by_hand():
     truth = np.zeros((9, 4))
     mean = truth.copy()

@@ -219,7 +219,7 @@ def _posterior(
     # A patch far off may break down there: the others are not lost for it.
     finite = np.isfinite(variance).all(0) & np.isfinite(draws).all((0, 1))
     inferred, believed = engine.settings.infer_theta, believed & finite
-    covariance = np.linalg.inv(np.asarray(end.information)) if inferred else np.zeros((len(theta),) * 2)
+    covariance = np.asarray(end.theta_cov) if inferred else np.zeros((len(theta),) * 2)
     std, prior = np.sqrt(np.maximum(np.where(finite, variance, 0.0), 0.0)), np.sqrt(np.asarray(data.prior_var))
     return Posterior(
         mean, np.where(believed, std, np.maximum(std, prior)), mean + np.where(finite, draws, 0.0), np.asarray(theta),

@@ -36,6 +36,8 @@ DAMPED, JOINED_MARGIN = 0.6, 1.5
 BRISK = {"xla_backend_optimization_level": "1"}
 # Compiled engines that are kept.
 KEPT = 8
+# Standard deviation of the prior of parameters that are inferred without a `theta_std`.
+WIDE_STD = 30.0
 
 
 class Settings(NamedTuple):
@@ -48,7 +50,7 @@ class Settings(NamedTuple):
         core: Sites of a patch that it decides.
         margin: Sites around them that it solves with them.
         num_draws: Draws from the posterior, for its intervals.
-        infer_theta: Infer the parameters of the dynamics too.
+        infer_theta: Infer the parameters of the dynamics too: those with a `theta_std`, or all with one of 30.
         search: How regions left in a wrong mode are searched.
         memory_mb: Bound on the arrays of the patches solved at once.
         tightness: Share of the smallest model noises (0.03 of the search, 0.1 at seams) where noise is small.
@@ -107,8 +109,11 @@ def make_data(
     )
     model = np.broadcast_to(np.maximum(own, settings.model_noise) ** 2, fill.shape)
     weight = seen / np.where(seen, noise_std, 1.0) ** 2
-    before = jnp.asarray(mean, dtype), jnp.asarray(std**2, dtype)
-    return Data(before[0], before[1], fill, jnp.asarray(weight, dtype), jnp.asarray(model, dtype))
+    theta = np.asarray(system.theta, float).reshape(-1)
+    theta_std = np.broadcast_to(np.asarray(system.theta_std, float).reshape(-1), theta.shape)
+    theta_std = theta_std if theta_std.any() else np.full(theta.shape, WIDE_STD)
+    numbers = (mean, std**2, fill, weight, model, theta, theta_std)
+    return Data(*(jnp.asarray(a, dtype) for a in numbers))
 
 
 def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
@@ -118,9 +123,6 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     reach = system.reach or measured_reach(system, dtype)
     groups = _groups(num_sites, num_times + 1, settings)
     lattice = make_lattice(system.shape, reach, core=settings.core, margin=settings.margin, groups=groups)
-    # A wide prior around the present theta: a standard deviation of 30.
-    precision = jnp.eye(len(system.theta), dtype=dtype) * 1e-3 if settings.infer_theta else None
-
     joins = len(lattice.patch_site) > 1 and all(settings.margin >= JOINED_MARGIN * min(pair) for pair in reach)
 
     on_cpu = jax.default_backend() == "cpu"
@@ -132,13 +134,14 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
             # Annealing: the model is believed less than it deserves until the states are near.
             relaxed = data._replace(noise=jnp.maximum(data.noise, q**2))
             made = tangent_step(
-                lattice, flow, at[0], at[1], relaxed, coarse=coarse, theta_precision=precision, groups=groups,
+                lattice, flow, at[0], at[1], relaxed, coarse=coarse, infer_theta=settings.infer_theta, groups=groups,
                 joined=joined if joins else None,
             )  # fmt: skip
             share = 1 - (1 - DAMPED) * joined
             return share * made.move, share * made.theta if settings.infer_theta else jnp.zeros_like(at[1])
 
-        return project(step, (x, theta), q[None], radius=2 * jnp.sqrt(jnp.max(data.prior_var)))
+        radius = (2 * jnp.sqrt(jnp.max(data.prior_var)), 2 * data.theta_std)
+        return project(step, (x, theta), q[None], radius=radius)
 
     alike = len(system.shape) == 1 and system.layout != "lattice"
     forgiven = ((SEAMS if alike else WIDE_SEAMS) * settings.tightness) ** 2
@@ -146,7 +149,7 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     @partial(jax.jit, compiler_options=once)
     def finish(data, key, x, theta):
         return tangent_step(
-            lattice, flow, x, theta, data, coarse=coarse, theta_precision=precision, variance=True, key=key,
+            lattice, flow, x, theta, data, coarse=coarse, infer_theta=settings.infer_theta, variance=True, key=key,
             num_draws=settings.num_draws, groups=groups,
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from awavo.errors import AwavoError
 
-__all__ = ["Fit", "MisfitError", "check_fit", "excess"]
+__all__ = ["BEYOND", "Fit", "MisfitError", "check_fit", "excess"]
 
 # Standard normal deviates beyond which a sum of squares is no chance, and steps (in standard deviations) still moving.
 BEYOND, SETTLED = 5.0, 0.2

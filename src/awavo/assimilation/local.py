@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import jax
@@ -13,12 +13,11 @@ from jaxtyping import Array, Bool, Float
 from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state, suspicious
 from awavo.assimilation.descent import Observed
 from awavo.assimilation.engine import Engine, Settings, make_data, reuse_engine
-from awavo.assimilation.fit import Fit
+from awavo.assimilation.fit import BEYOND, Fit
 from awavo.assimilation.modes import SearchSettings, default_slots
 from awavo.assimilation.observations import check_observations
 from awavo.assimilation.system import System, free_parameters, num_states
 from awavo.assimilation.trajectories import Data
-from awavo.errors import InputError
 
 __all__ = ["infer_local", "is_local", "local_fit", "local_settings", "rescale"]
 
@@ -80,17 +79,29 @@ def local_fit(
     overall: float,
     finite: bool,
     doubt: float = MISFIT,
+    off: Sequence[float] | Float[np.ndarray, " p"] = (),
+    names: tuple[str, ...] = (),
 ) -> Fit:
-    """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused."""
+    """Judge a posterior on a lattice by its local chi2: a few regions in a wrong mode are told, many are refused.
+
+    So are parameters that end `off` standard deviations of their prior from its mean, where that is no chance.
+    """
     if not finite:
         told = "the states are not finite: narrow prior_std, or observe more often than the flow doubles its errors."
         return Fit(False, np.inf, np.inf, False, (told,), ())
     bad, lost = np.flatnonzero(chi2 > MISFIT), np.flatnonzero(~believed)
-    worst = float(chi2.max())
+    worst, problems = float(chi2.max()), []
+    for i, far in enumerate(np.abs(off)):
+        if far <= BEYOND:
+            continue
+        name = names[i] if names else f"theta[{i}]"
+        problems.append(f"{name} ends {far:.3g} standard deviations of its prior from the prior's mean: widen "
+                        "theta_std, or the model is wrong (give model_noise).")  # fmt: skip
     if len(bad) > DOUBTFUL * len(chi2) + 1:
-        problem = (f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {_listed(bad)}): a "
-                   "wrong mode there, a wrong model (give model_noise), or noise understated.")  # fmt: skip
-        return Fit(False, overall, worst, True, (problem,), ())
+        problems.append(f"{len(bad)} of {len(chi2)} sites do not fit (local chi2 above {MISFIT:g}: {_listed(bad)}): a "
+                        "wrong mode there, a wrong model (give model_noise), or noise understated.")  # fmt: skip
+    if problems:
+        return Fit(False, overall, worst, True, tuple(problems), ())
     notes = []
     if len(lost):
         notes.append(f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them "
@@ -118,9 +129,6 @@ def infer_local(
     system: System, numbers: Observed, num_draws: int, seed: int, begin_at: tuple[np.ndarray, np.ndarray] | None
 ) -> tuple[Posterior, Fit]:
     """The posterior in the system's own units, and the verdict on it."""
-    free = free_parameters(system)
-    if 0 < len(free) < np.size(system.theta):
-        raise InputError("on a lattice all parameters are inferred or none: give each a theta_std, or layout='global'.")
     scaled, unit, shift = rescale(system)
     value = np.where(numbers.seen, (numbers.value - shift) / unit, np.nan)[1:]
     noise = np.asarray(numbers.noise)[1:] / unit
@@ -143,7 +151,10 @@ def infer_local(
     residual = (np.nan_to_num(value) - posterior.mean[1:])[seen] / noise[seen]
     finite = bool(np.isfinite(posterior.mean).all() and np.isfinite(posterior.std).all())
     overall = float(np.mean(residual**2))
-    fit = local_fit(posterior.chi2, posterior.believed, overall, finite, doubt)
+    free = free_parameters(system)
+    off = np.zeros(len(posterior.theta))
+    off[free] = (posterior.theta - numbers.theta)[free] / numbers.theta_std
+    fit = local_fit(posterior.chi2, posterior.believed, overall, finite, doubt, off, system.theta_names)
     return posterior._replace(
         mean=shift + unit * posterior.mean, std=unit * posterior.std, draws=shift + unit * posterior.draws
     ), fit

@@ -162,7 +162,7 @@ def segment_search(
 
     def best_of(key, starts, x: Array, theta, data: Data, sites):
         x = x[:, sites]
-        own = Data(*(a[..., sites] for a in data))
+        own = Data(*(a[..., sites] for a in data[:5]))  # theta is held here
         tied = Data(
             jnp.where(inner, own.prior_mean, x[0]), jnp.where(inner, own.prior_var, TIE),
             jnp.where(inner, own.value, x[1:]), jnp.where(inner, own.weight, 1 / TIE), own.noise,
@@ -188,7 +188,8 @@ def segment_search(
         def misfit(found) -> Array:
             """At each time, how badly it and its neighbours fit; a break counts, how wide it is does not."""
             cost = jnp.minimum(site_cost(lattice, flow, found, theta, relaxed(MOSAIC_NOISE)), BROKEN)
-            return jnp.convolve(jnp.sum(jnp.where(inner, cost, 0.0), 1), jnp.ones(2 * NEAR + 1, x.dtype), "same")
+            total = jnp.convolve(jnp.sum(jnp.where(inner, cost, 0.0), 1), jnp.ones(2 * NEAR + 1, x.dtype))
+            return total[NEAR : NEAR + len(x)]
 
         def attempt(number, carry):
             best, (mosaic, least) = carry

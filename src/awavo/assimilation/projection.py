@@ -37,19 +37,20 @@ def project(
     start: Unknowns,
     schedule: PyTree[Array],
     *,
-    radius: float | Array = jnp.inf,
+    radius: float | PyTree[Array] = jnp.inf,
     first: int | Array = 0,
 ) -> Unknowns:
     """Take the step of each item of the schedule (a datum, or a stage of annealing); return where it ends.
 
-    A component moves at most `radius` a step, and a step that is not finite leaves its component where it is. Items
-    before number `first` are left out; it may be traced.
+    A component moves at most `radius` a step (one for all, or one for each array of the unknowns), and a step that is
+    not finite leaves its component where it is. Items before number `first` are left out; it may be traced.
     """
 
     def advance(number, x):
         # A component far off or not finite does not spoil the others: it waits for a better linearisation.
         moves = step(x, jax.tree.map(lambda a: a[number], schedule))
-        moves = jax.tree.map(lambda m: jnp.where(jnp.isfinite(m), jnp.clip(m, -radius, radius), 0.0), moves)
+        limits = jax.tree.broadcast(radius, moves)
+        moves = jax.tree.map(lambda m, most: jnp.where(jnp.isfinite(m), jnp.clip(m, -most, most), 0.0), moves, limits)
         return jax.tree.map(jnp.add, x, moves)
 
     return lax.fori_loop(first, len(jax.tree.leaves(schedule)[0]), advance, start)

@@ -13,9 +13,10 @@ converge more slowly.
 
 Parameters enter through the multipliers :math:`\lambda` of the steps. With the derivatives
 :math:`B_k = \partial M_\theta(x_k)/\partial\theta` as further right-hand sides, X responds by S and the
-multipliers by :math:`\lambda'`, so that
+multipliers by :math:`\lambda'`, so that with the prior :math:`N(\bar\theta, P)`
 
-.. math::  A = -\sum_k B_k^\top \lambda'_{k+1}, \qquad \delta\theta = A^{-1} \sum_k B_k^\top \lambda_{k+1}, \qquad
+.. math::  A = P^{-1} - \sum_k B_k^\top \lambda'_{k+1}, \qquad
+           \delta\theta = A^{-1} \big( P^{-1} (\bar\theta - \theta) + \sum_k B_k^\top \lambda_{k+1} \big), \qquad
            \delta X = \delta X_0 + S\, \delta\theta,
 
 A is the information about :math:`\theta` and its inverse the covariance.
@@ -48,25 +49,27 @@ HELD = 0.1
 
 
 class Data(NamedTuple):
-    """A prior at time 0, observations at the later times, the variance q^2 allowed to the model."""
+    """A prior at time 0, observations at the later times, the variance q^2 allowed to the model, a prior of theta."""
 
     prior_mean: Float[Array, " I"]
     prior_var: Float[Array, " I"]
     value: Float[Array, "K I"]
     weight: Float[Array, "K I"]
     noise: Float[Array, "K I"]
+    theta: Float[Array | np.ndarray, " p"] = np.zeros(0)
+    theta_std: Float[Array | np.ndarray, " p"] = np.zeros(0)
 
 
 class Step(NamedTuple):
     """Moves of X and theta, and the posterior at this linearisation where asked for.
 
-    That is variances of X, information on theta, and draws of both around it.
+    That is variances of X, the covariance of theta, and draws of both around it.
     """
 
     move: Float[Array, "T I"]
     theta: Float[Array, " p"]
     variance: Float[Array, "T I"]
-    information: Float[Array, "p p"]
+    theta_cov: Float[Array, "p p"]
     draws: Float[Array, "r T I"]
     theta_draws: Float[Array, "r p"]
 
@@ -117,7 +120,7 @@ def tangent_step(
     data: Data,
     *,
     coarse: Flow | None = None,
-    theta_precision: Float[Array, "p p"] | None = None,
+    infer_theta: bool = False,
     variance: bool = False,
     key: Array | None = None,
     num_draws: int = 0,
@@ -125,7 +128,7 @@ def tangent_step(
     tolerated: float = TOLERATED,
     joined: Float[Array, ""] | None = None,
 ) -> Step:
-    """One Gauss-Newton step of X, and of theta when `theta_precision` (that of its prior, around theta) is given.
+    """One Gauss-Newton step of X, and of theta, which has the prior of `data`, with `infer_theta`.
 
     `coarse` is a cheaper map for the Jacobian alone. `groups` solves the patches a group at a time to save memory.
     `joined` is 1 for a joined step and 0 for one of patches alone, as None is, which spares the work.
@@ -133,7 +136,7 @@ def tangent_step(
     # TF32 products lose the covariances of a long chain: full precision on every device.
     with jax.default_matmul_precision("highest"):
         return _tangent_step(
-            lattice, flow, x, theta, data, coarse or flow, theta_precision, variance, key, num_draws, groups, tolerated,
+            lattice, flow, x, theta, data, coarse or flow, infer_theta, variance, key, num_draws, groups, tolerated,
             joined,
         )  # fmt: skip
 
@@ -166,10 +169,10 @@ def _outside(lattice: Lattice, flat: Float[Array, "K c"], defect: Array, precisi
 
 
 def _tangent_step(
-    lattice, flow, x, theta, data, coarse, theta_precision, variance, key, num_draws, groups, tolerated, joined
+    lattice, flow, x, theta, data, coarse, infer_theta, variance, key, num_draws, groups, tolerated, joined
 ) -> Step:
     # Without parameters to infer, theta has no columns.
-    num_theta = 0 if theta_precision is None else theta.shape[0]
+    num_theta = theta.shape[0] if infer_theta else 0
     _, probe = tangents(lattice, coarse, x[:-1], theta)
     flat = lax.optimization_barrier(probe.reshape(probe.shape[0], -1))
     weight = jnp.concatenate([jnp.zeros_like(x[:1]), data.weight])
@@ -206,7 +209,8 @@ def _tangent_step(
         parts = solve(sites)
     home = index_table(lattice.home)  # each site's place in the core of its own patch
     delta, multiplier, spread = (a.reshape(a.shape[0], sites.size, *a.shape[3:])[:, home] for a in parts)
-    return _assemble(delta, multiplier, spread, defects, theta_precision, num_theta)
+    about = _about_theta(theta, data, key, num_draws) if num_theta else None
+    return _assemble(delta, multiplier, spread, defects, data.theta_std, about)
 
 
 def _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws):
@@ -231,20 +235,31 @@ def _right_hand_sides(lattice, flow, x, theta, data, num_theta, key, num_draws):
     return starts, defects, residuals
 
 
-def _assemble(delta, multiplier, spread, defects, theta_precision, num_theta) -> Step:
+def _about_theta(theta, data, key, num_draws):
+    """What the prior says of theta, in its standard deviations: how far off the mean is, 0 for responses, draws."""
+    known = data.theta_std == 0
+    off = ~known * (data.theta - theta) / (data.theta_std + known)
+    columns = [off[:, None], jnp.zeros((len(theta),) * 2, theta.dtype)]
+    if num_draws:
+        columns.append(jax.random.normal(jax.random.fold_in(key, 3), (len(theta), num_draws), theta.dtype))
+    return jnp.concatenate(columns, 1)
+
+
+def _assemble(delta, multiplier, spread, defects, theta_std, about) -> Step:
     """Close the system for theta and add its response to every column."""
+    num_theta = 0 if about is None else len(about)
     first = 1 + num_theta
     response = delta[..., 1:first]
     if num_theta:
-        # push[:, 0] is B^T lambda, the columns after it -A without its prior.
-        push = jnp.einsum("kip,kir->pr", defects[..., 1:first], multiplier)
-        information = theta_precision - push[:, 1:first]
-        information = 0.5 * (information + information.T)
-        covariance = jnp.linalg.inv(information)
-        moves = covariance @ push
+        # push[:, 0] is B^T lambda, the columns after it -A without its prior; all in the prior's standard deviations.
+        scale = theta_std[:, None]
+        push = scale * jnp.einsum("kip,kir->pr", defects[..., 1:first], multiplier)
+        information = jnp.eye(num_theta, dtype=push.dtype) - push[:, 1:first] * theta_std
+        covariance = scale * jnp.linalg.inv(0.5 * (information + information.T)) * theta_std
+        moves = scale * jnp.linalg.solve(0.5 * (information + information.T), about + push)
         delta = delta + jnp.einsum("tip,pr->tir", response, moves)
         spread = spread + jnp.einsum("tip,pq,tiq->ti", response, covariance, response) if spread.size else spread
     else:
-        information, moves = jnp.zeros((0, 0), delta.dtype), jnp.zeros((0, delta.shape[-1]), delta.dtype)
+        covariance, moves = jnp.zeros((0, 0), delta.dtype), jnp.zeros((0, delta.shape[-1]), delta.dtype)
     draws = jnp.moveaxis(delta[..., first:], -1, 0)
-    return Step(delta[..., 0], moves[:, 0], spread, information, draws, moves[:, first:].T)
+    return Step(delta[..., 0], moves[:, 0], spread, covariance, draws, moves[:, first:].T)

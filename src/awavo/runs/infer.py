@@ -44,6 +44,7 @@ def _fingerprint(observed: np.ndarray, noise_std: float, system: System, setting
     plain = [
         system.shape,
         np.asarray(system.theta).tolist(),
+        np.asarray(system.theta_std).tolist(),
         system.prior_mean,
         system.prior_std,
         system.reach,
