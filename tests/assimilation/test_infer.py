@@ -10,6 +10,7 @@ from awavo.assimilation.examples import EXAMPLES, make_example, pendulum
 from awavo.assimilation.infer import Start, _descent, prepare
 from awavo.assimilation.local import local_fit, local_settings, rescale
 from awavo.assimilation.modes import believed_sites
+from awavo.assimilation.observations import check_observations, read_numbers
 from awavo.assimilation.system import check_system, flat_flow
 from awavo.errors import InputError
 
@@ -255,6 +256,12 @@ def test_sites_are_not_believed_where_a_misfit_is_beyond_chance():
         ({}, {"observed": np.full((6, 2), np.nan)}, "every observation is NaN"),
         ({}, {"noise": 0.0}, "noise is 0: it must be above 0"),
         ({}, {"noise": np.ones(3)}, r"noise has shape \[3\]"),
+        ({}, {"noise": np.nan}, "noise is nan: it must be above 0"),
+        ({}, {"noise": np.array([1.0, np.inf])}, "noise is inf: it must be above 0, and finite"),
+        ({}, {"noise": None}, "noise is None: give its standard deviation"),
+        ({}, {"noise": "a"}, "standard deviations of the noise are not numbers .*'a'"),
+        ({}, {"observed": np.zeros((6, 2), complex)}, "observations are complex, expected real numbers"),
+        ({}, {"times": np.arange(6).astype("datetime64[D]")}, "times are dates, expected real numbers"),
         ({}, {"times": TIMES[::-1]}, "must grow"),
         ({}, {"times": TIMES[:4]}, "4 times for 6 rows"),
         ({"prior_std": 0.0}, {}, "prior_std must be above 0"),
@@ -270,6 +277,16 @@ def test_bad_problems_get_one_line(change, arguments, message):
     given = {"observed": np.zeros((6, 2)), "noise": 1.0, "times": TIMES} | arguments
     with pytest.raises(InputError, match=message):
         prepare(LINEAR._replace(**change), **given)
+
+
+def test_what_is_masked_is_missing():
+    value = np.ma.masked_greater(np.array([[1.0, 9.0], [9.0, 2.0], [3.0, 4.0]]), 8.0)
+    system = System((2,), lambda x, theta: x)
+    numbers = prepare(system, value, np.ma.masked_array(np.ones((3, 2)), value.mask))
+    np.testing.assert_array_equal(numbers.seen[1:], ~value.mask)
+    assert numbers.value.max() == 4.0
+    for read in (check_observations(value, (2,), 1.0), read_numbers(list(value), "rows")):
+        np.testing.assert_array_equal(np.isnan(read), value.mask)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,46 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(capsys, monk
     assert (code, "is not a folder" in err) == (2, True)
 
 
+def test_a_file_of_lorenz96_brings_its_noise_and_its_times(capsys, monkeypatch, tmp_path):
+    given = {}
+
+    def infer_trajectories(system, observed, noise, *, times, **_):
+        given.update(noise=noise, times=times)
+        raise InputError("enough")
+
+    monkeypatch.setattr("awavo.runs.infer.infer_trajectories", infer_trajectories)
+    monkeypatch.chdir(tmp_path)
+    noise, times = np.linspace(0.5, 0.9, 18), 3.0 + 0.125 * np.arange(4)
+
+    def told(*options, **arrays):
+        np.savez("own.npz", observed=np.zeros((4, 18)), **arrays)
+        return run(capsys, "lorenz96", "--data", "own.npz", *options)[2]
+
+    assert "enough" in told(noise=noise, times=times)
+    np.testing.assert_array_equal(given["noise"], noise)
+    np.testing.assert_allclose(given["times"], 2.875 + 0.125 * np.arange(5))
+    assert "enough" in told("--noise", "0.7", noise=noise)
+    assert (given["noise"], given["times"][0]) == (0.7, 0.0)
+    assert "enough" in told("--regime", "D", times=0.1 * np.arange(4))
+    assert given["noise"] == 0.1**0.5
+    for wrong in (2 * times, times[[0, 1, 3, 2]], np.full(4, np.nan)):
+        assert "the times of --data own.npz are not 0.125 apart: --regime G has a row for" in told(times=wrong)
+    assert "there are 3 times for 4 rows" in told(times=times[:3])
+    assert "noise has shape [3]" in told(noise=np.ones(3))
+    assert "the noise 1e+09 is out of range" in told(noise=1e9)
+
+
+def test_a_truth_of_another_shape_is_refused_before_the_inference(monkeypatch, tmp_path):
+    from awavo.assimilation import System
+    from awavo.runs import infer_system
+
+    monkeypatch.setattr(infer_system, "infer", lambda *_, **__: pytest.fail("it was inferred"))
+    system = System((2,), lambda x, theta: 0.9 * x)
+    with pytest.raises(InputError, match=r"the truth has shape \[3, 2\], expected \[4, 2\]"):
+        infer_system.infer_system(system, np.ones((3, 2)), 0.1, truth=np.ones((3, 2)), start=0.0, out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
 def test_files_that_are_not_observations(capsys, tmp_path):
     np.savez(tmp_path / "odd.npz", other=np.zeros(3))
     assert "no array 'observed'" in run(capsys, "lorenz96", "--data", tmp_path / "odd.npz")[2]

@@ -15,6 +15,7 @@ from awavo.assimilation.assimilate import Posterior
 from awavo.assimilation.descent import Descent, Found, Observed, annealing, growing, make_descent, polishing
 from awavo.assimilation.fit import Fit, MisfitError, check_fit, excess
 from awavo.assimilation.local import infer_local, is_local
+from awavo.assimilation.observations import check_noise, read_numbers
 from awavo.assimilation.system import System, check_system, free_parameters, num_states, takes_times
 from awavo.errors import InputError
 
@@ -90,7 +91,7 @@ def prepare(
 ) -> Observed:
     """Check and arrange the numbers of a problem (host arrays in double precision)."""
     num_seen = check_system(system)
-    value = _numbers(observed, "the observations")
+    value = read_numbers(observed, "the observations")
     if value.ndim > 2 and value.shape[1:] == tuple(system.shape):
         value = value.reshape(len(value), -1)
     if value.ndim != 2 or value.shape[1] != num_seen:
@@ -99,19 +100,11 @@ def prepare(
         )
     if np.isinf(value).any():
         raise InputError(f"{int(np.isinf(value).sum())} observations are infinite: mark missing ones as NaN.")
-    seen = np.isfinite(value)
+    seen = np.asarray(np.isfinite(value))
     if not seen.any():
         raise InputError("every observation is NaN: at least some must be there.")
-    spread = _numbers(noise, "the noise")
-    try:
-        spread = np.broadcast_to(spread, value.shape)
-    except ValueError:
-        raise InputError(
-            f"the noise has shape {list(spread.shape)}: give a number, one per column, or one per observation."
-        ) from None
-    if not (spread[seen] > 0).all() or not np.isfinite(spread[seen]).all():
-        raise InputError(f"the standard deviation of the noise is {spread[seen].min():g}: it must be above 0.")
-    at = np.arange(1.0, len(value) + 1) if times is None else _numbers(times, "the times").reshape(-1)
+    spread = check_noise(noise, seen)
+    at = np.arange(1.0, len(value) + 1) if times is None else read_numbers(times, "the times").reshape(-1)
     if len(at) != len(value):
         raise InputError(f"there are {len(at)} times for {len(value)} rows of observations: give one each.")
     begin = (0.0 if times is None else at[0]) if start is None else float(start)
@@ -138,13 +131,6 @@ def prepare(
         each(system.prior_std, num), each(system.model_noise, num), theta, each(system.theta_std, len(theta))[free],
     )  # fmt: skip
     return Observed(*arranged)
-
-
-def _numbers(value: Any, what: str) -> np.ndarray:
-    try:
-        return np.array(value, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{what} are not numbers ({error}): give an array.") from error
 
 
 def infer(

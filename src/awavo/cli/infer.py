@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from tyro.conf import OmitArgPrefixes, Positional, arg
@@ -16,6 +16,9 @@ from awavo.errors import InputError, UnknownNameError, did_you_mean
 from awavo.files import require_writable
 from awavo.types import Fields
 
+if TYPE_CHECKING:
+    from awavo.assimilation.observation_files import Observations
+
 __all__ = ["Infer"]
 
 FORCING = 8.0
@@ -25,6 +28,8 @@ FAILED_SHARE = 0.02
 MOST_STATES = 10_000_000
 """Sites of the largest ring of a twin experiment."""
 BUILT_IN = ("lorenz96", "lorenz63", "pendulum", "double-pendulum", "ks")
+SAME_TIME = 0.01
+"""Share of an interval by which the times of a file may be off."""
 ONLY_LORENZ96 = {"regime": "G", "unobserved": "1/3", "forcing": "known", "guess": 7.0, "rounds": 8, "memory_mb": 4096.0}
 """Options that mean nothing for another system, and their defaults."""
 
@@ -49,7 +54,7 @@ class Infer:
         Path | None, arg(help="own observations: .npz (observed; truth, times, noise), .parquet or .csv")
     ] = None
     noise: Annotated[
-        float | None, arg(help="standard deviation of the observations' noise (default: the regime's)")
+        float | None, arg(help="standard deviation of the observations' noise (default: the file's, or the regime's)")
     ] = None
     start: Annotated[float | None, arg(help="time of the prior (default: that of the first row)")] = None
     starts: Annotated[int, arg(help="descents from different starts at most (not lorenz96)")] = 12
@@ -114,11 +119,18 @@ class Infer:
             check_inference(states, regime.num_times, self.draws, self.dtype)
             unobserved = _read_share(self.unobserved)
             twin = twin_experiment(states, regime=self.regime, unobserved=unobserved, seed=self.seed)
-            observed, truth = twin.observed, twin.truth
+            observed, truth, began = twin.observed, twin.truth, 0.0
+            noise = regime.noise if self.noise is None else self.noise
         else:
-            observed, truth = read_observations(self.data)[:2]
-        noise = regime.noise if self.noise is None else self.noise
+            read = read_observations(self.data)
+            observed, truth = read.observed, read.truth
+            began = self._first_time(read, regime.steps * TIME_STEP)
+            noise = self.noise if self.noise is not None else regime.noise if read.noise is None else read.noise
         observed = check_observations(observed, observed.shape[-1:], noise)
+        # Squared in the misfit, and all of it in single precision.
+        used = np.broadcast_to(noise, observed.shape)[np.isfinite(observed)]
+        for end in (used.min(), used.max()):
+            check_range("the noise", float(end), 1e-6, 1e6)
         sites = observed.shape[1]
         infer_forcing = self.forcing == "infer"
         system = System(**lorenz96_system(sites, regime.steps, self.guess if infer_forcing else FORCING))
@@ -131,7 +143,7 @@ class Infer:
         require_writable(out)
         made = infer_trajectories(
             system, observed, noise, settings=settings, truth=truth, out=out, name="lorenz96",
-            times=np.arange(len(observed) + 1) * regime.steps * TIME_STEP,
+            times=began + np.arange(len(observed) + 1) * regime.steps * TIME_STEP,
         )  # fmt: skip
         summary = made.summary | {"run": str(out), "report": str(out / "report.html")}
         misfits = int((made.posterior.chi2 > search.threshold * 1.2).sum())
@@ -140,6 +152,23 @@ class Infer:
         else:
             _show(summary, misfits)
         return 1 if misfits > FAILED_SHARE * sites else 0
+
+    def _first_time(self, read: Observations, interval: float) -> float:
+        """When the prior holds: one interval before the first row of the file, whose times must be the regime's."""
+        if read.times is None:
+            return 0.0
+        from awavo.assimilation.observations import read_numbers
+
+        times = read_numbers(read.times, "the times").reshape(-1)
+        if len(times) != len(read.observed):
+            raise InputError(f"there are {len(times)} times for {len(read.observed)} rows of observations: give each.")
+        steps = np.diff(times, prepend=times[:1] - interval)
+        if not (np.abs(steps - interval) <= SAME_TIME * interval).all():
+            raise InputError(
+                f"the times of --data {self.data} are not {interval:g} apart: --regime {self.regime} has a row for "
+                "each interval (all NaN where nothing was seen)."
+            )
+        return float(times[0] - interval)
 
     def _check(self) -> None:
         """Refuse what can be refused before jax is loaded."""
@@ -170,7 +199,6 @@ class Infer:
         check_range("--rounds", self.rounds, 0, 10_000)
         check_range("--starts", self.starts, 1, 10_000)
         check_range("--guess", self.guess, -1e3, 1e3)
-        # Squared in the misfit, and all of it in single precision.
         if self.noise is not None and self.noise > 0:
             check_range("--noise", self.noise, 1e-6, 1e6)
         _read_share(self.unobserved)

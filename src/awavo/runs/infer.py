@@ -39,7 +39,7 @@ class Inference(NamedTuple):
     summary: Fields
 
 
-def _fingerprint(observed: np.ndarray, noise_std: float, system: System, settings: Settings) -> str:
+def _fingerprint(observed: np.ndarray, noise_std: float | np.ndarray, system: System, settings: Settings) -> str:
     digest = hashlib.blake2b(np.ascontiguousarray(observed).tobytes(), digest_size=12)
     plain = [
         system.shape,
@@ -48,7 +48,7 @@ def _fingerprint(observed: np.ndarray, noise_std: float, system: System, setting
         system.prior_mean,
         system.prior_std,
         system.reach,
-        noise_std,
+        np.asarray(noise_std).tolist(),
     ]
     digest.update(json.dumps([plain, settings], default=str).encode())
     return digest.hexdigest()
@@ -57,7 +57,7 @@ def _fingerprint(observed: np.ndarray, noise_std: float, system: System, setting
 def infer_trajectories(
     system: System,
     observed: np.ndarray,
-    noise_std: float,
+    noise_std: float | np.ndarray,
     *,
     settings: Settings | None = None,
     truth: np.ndarray | None = None,
@@ -72,7 +72,7 @@ def infer_trajectories(
     Args:
         system: The dynamics and the prior of the first state.
         observed: Observations `[K, sites]`, NaN where nothing was measured.
-        noise_std: Standard deviation of the noise of an observation.
+        noise_std: Standard deviation of their noise: a number, one per column, or one per observation.
         settings: How to infer (default: `Settings()`).
         truth: The states `[K + 1, sites]` where they are known: the summary then has errors and calibration.
         out: Folder for the posterior, a summary and a report page; the same call resumes a stopped one.
@@ -102,7 +102,7 @@ def infer_trajectories(
 def _infer(
     system: System,
     observed: np.ndarray,
-    noise_std: float,
+    noise_std: float | np.ndarray,
     settings: Settings,
     truth: np.ndarray | None,
     folder: Path | None,
@@ -142,7 +142,8 @@ def _infer(
         "not_believed": int((~posterior.believed).sum()),
         "theta": posterior.theta.tolist(), "theta_inferred": settings.infer_theta,
         "theta_interval": _interval(posterior),
-        "settings": settings._asdict() | {"search": settings.search._asdict()}, "noise_std": noise_std,
+        "settings": settings._asdict() | {"search": settings.search._asdict()},
+        "noise_std": np.asarray(noise_std, float).tolist() if np.size(noise_std) <= 64 else "one per observation",
         **stamp(),
     }  # fmt: skip
     hidden = ~np.asarray(np.isfinite(observed).any(0))

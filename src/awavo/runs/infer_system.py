@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from awavo.assimilation.infer import Inferred, infer, prepare
+from awavo.assimilation.observations import read_numbers
 from awavo.assimilation.system import System, free_parameters, num_states
 from awavo.errors import InputError, RunFolderError
 from awavo.files import locked
@@ -61,9 +62,11 @@ def infer_system(
         name: Name of the system on the page.
     """
     check_inference(num_states(system), len(np.atleast_1d(observed)), num_draws, "float64")
-    prepare(system, observed, noise, times, start)  # refuses what cannot be inferred before a folder is there
+    observed = read_numbers(observed, "the observations")
+    numbers = prepare(system, observed, noise, times, start)  # refuses what cannot be inferred before a folder is there
+    known = None if truth is None else _checked_truth(truth, (len(numbers.times), num_states(system)))
     folder = None if out is None else Path(out)
-    digest = hashlib.blake2b(np.ascontiguousarray(np.asarray(observed, float)).tobytes(), digest_size=12)
+    digest = hashlib.blake2b(np.ascontiguousarray(observed).tobytes(), digest_size=12)
     digest.update(json.dumps([name, system.shape, np.asarray(noise).tolist(), seed], default=str).encode())
     old = {} if folder is None or not (folder / SUMMARY).is_file() else read_json(folder / SUMMARY)
     if old and old.get("fingerprint") != digest.hexdigest():
@@ -77,26 +80,32 @@ def infer_system(
         spent = {"cpu_s": time.process_time() - processor, "wall_s": time.perf_counter() - began}
         summary = _summary(system, found, noise, name, seed) | spent | {"fingerprint": digest.hexdigest()}
         hidden = _hidden(system, observed)
-        if truth is not None:
-            known = np.asarray(truth, float).reshape(len(truth), -1)
-            if known.shape != found.mean.shape:
-                raise InputError(f"the truth has shape {list(known.shape)}, expected {list(found.mean.shape)}.")
+        if known is not None:
             lost = LOST_SHARE * float(np.median(np.asarray(system.prior_std, float)))
             summary["scores"] = score(found.mean, found.std, known, hidden, found.draws, lost=lost)
             summary["scored"] = "never observed" if hidden.any() else "all states"
         if theta_truth is not None:
             summary["theta_truth"] = np.asarray(theta_truth, float).tolist()
         if folder is not None:
-            _write(folder, found, summary, hidden, truth)
+            _write(folder, found, summary, hidden, known)
     return found, summary
+
+
+def _checked_truth(truth: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    array = read_numbers(truth, "the true states")
+    if array.shape[:1] != shape[:1] or array.size != shape[0] * shape[1]:
+        raise InputError(
+            f"the truth has shape {list(array.shape)}, expected {list(shape)}: the states at all times, that of the "
+            "prior first."
+        )
+    return array.reshape(shape)
 
 
 def _hidden(system: System, observed: np.ndarray) -> np.ndarray:
     """States that are never seen themselves; through an operator all are seen alike."""
     if system.observe is not None:
         return np.zeros(num_states(system), bool)
-    value = np.asarray(observed, float)
-    return ~np.asarray(np.isfinite(value.reshape(len(value), -1)).any(0))
+    return ~np.asarray(np.isfinite(observed.reshape(len(observed), -1)).any(0))
 
 
 def _summary(system: System, found: Inferred, noise: Any, name: str, seed: int) -> Fields:
@@ -123,7 +132,7 @@ def _write(folder: Path, found: Inferred, summary: Fields, hidden: np.ndarray, t
     if found.filtered is not None and found.filtered_std is not None:
         arrays |= {"filtered": found.filtered, "filtered_std": found.filtered_std}
     if truth is not None:
-        arrays["truth"] = np.asarray(truth, float).reshape(found.mean.shape)
+        arrays["truth"] = truth
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     write_bytes(folder / "posterior.npz", buffer.getvalue())
