@@ -333,6 +333,66 @@ def test_tables_and_arrays_are_read_alike(tmp_path):
     np.testing.assert_array_equal(read_observations(tmp_path / "a.npz").noise, [0.1, 0.2])
 
 
+def test_columns_go_to_the_states_they_name(tmp_path):
+    from awavo.assimilation.observation_files import read_observations
+
+    def read(text, names=()):
+        (tmp_path / "own.csv").write_text(text)
+        return read_observations(tmp_path / "own.csv", names)
+
+    table = "y, t ,x\n2,0.5,1\n4,1.5,\n"
+    made = read(table, ("x", "y"))
+    np.testing.assert_array_equal(made.observed, [[1, 2], [np.nan, 4]])
+    np.testing.assert_array_equal(made.times, [0.5, 1.5])
+    np.testing.assert_array_equal(read(table).observed, [[2, 1], [4, np.nan]])
+    np.testing.assert_array_equal(read("time,T\n0,300\n", ("T",)).observed, [[300]])
+    for text, names, message in (
+        (table, ("x", "z"), r"own\.csv has the columns y, x, expected x, z \(in any order\)"),
+        (table, ("x", "y", "z"), "expected x, y, z"),
+        ("t,time,x\n0,0,1\n", (), r"two columns of times \(t and time\): keep one"),
+        ("0.5,1.0,1.0\n1.5,2.0,\n", (), "no header row .it begins with '0.5,1.0,1.0'.: put a name over each"),
+        ("0.5,,nan\n", (), "no header row"),
+        ("time,x\n2024-05-01T00:00,1\n", (), "column 'time' holds '2024-05-01T00:00', expected numbers"),
+        ("time,x\n0,1\n1,much\n", (), "column 'x' holds 'much', expected numbers"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read(text, names)
+
+
+def test_dates_in_parquet_are_refused(tmp_path):
+    import datetime
+
+    import polars
+
+    from awavo.assimilation.observation_files import read_observations
+
+    polars.DataFrame({"time": [datetime.date(2024, 5, 1)], "x": [1.0]}).write_parquet(tmp_path / "own.parquet")
+    with pytest.raises(InputError, match="column 'time' holds '2024-05-01', expected numbers"):
+        read_observations(tmp_path / "own.parquet")
+
+
+def test_what_an_operator_shows_has_the_names_of_the_states_it_picks():
+    from awavo.assimilation import System
+    from awavo.assimilation.system import seen_names
+
+    system = System((3,), lambda x, theta: x, names=("a", "b", "c"))
+    assert seen_names(system) == ("a", "b", "c")
+    assert seen_names(system._replace(observe=lambda x, theta: x[::-2])) == ("c", "a")
+    assert seen_names(system._replace(observe=lambda x, theta, time: x[:2] * 2)) == ()
+    assert seen_names(system._replace(names=(), observe=lambda x, theta: x[:1])) == ()
+
+
+def test_columns_of_a_named_system_are_put_in_order(tmp_path):
+    from awavo.runs.system_source import read_problem
+
+    (tmp_path / "own.csv").write_text("lower angle,time,upper angle\n2,0,1\n2,1,1\n")
+    made = read_problem("double-pendulum", tmp_path / "own.csv", None, None, 0, None)
+    np.testing.assert_array_equal(made.observed, [[1, 2], [1, 2]])
+    (tmp_path / "own.csv").write_text("rate\n2\n1\n")
+    with pytest.raises(InputError, match="has the columns rate, expected angle"):
+        read_problem("pendulum", tmp_path / "own.csv", None, None, 0, None)
+
+
 def test_observations_that_do_not_fit_the_system_leave_no_folder(tmp_path):
     """The columns of a file are counted only where the system is known: after the options were read."""
     from awavo.assimilation import System

@@ -22,6 +22,7 @@ __all__ = [
     "free_parameters",
     "integrate",
     "num_states",
+    "seen_names",
     "takes_times",
 ]
 
@@ -48,7 +49,7 @@ class System(NamedTuple):
         layout: "global" (any state may feel any other; the flow only ever sees whole states), "lattice" (sites feel
             their neighbours only, whatever happens at the ends) or "ring" (sites alike on a ring of any length, which
             can be cut out and searched by itself).
-        names: Names of the states, for tables and pages.
+        names: Names of the states, for tables and pages; columns of a file of observations must have these.
         theta_names: Names of the parameters.
     """
 
@@ -127,6 +128,19 @@ def flat_observe(system: System) -> Callable[[Array, Array, Array], Array]:
         return jnp.asarray(observe(state, theta, time) if timed else observe(state, theta), x.dtype).reshape(-1)
 
     return see
+
+
+def seen_names(system: System) -> tuple[str, ...]:
+    """Names of what is seen, where the states have names and each number that is seen is one of them."""
+    num = check_system(system)
+    if not system.names or system.observe is None:
+        return tuple(system.names)
+    with jax.enable_x64(True):
+        x = jax.random.normal(jax.random.key(0), (num_states(system),), jnp.float64)
+        seen = np.asarray(flat_observe(system)(x, jnp.asarray(system.theta, jnp.float64), jnp.zeros(())))
+    place = np.argmin(np.abs(seen[:, None] - np.asarray(x)), 1)
+    plain = len(set(place.tolist())) == num and (seen == np.asarray(x)[place]).all()
+    return tuple(system.names[i] for i in place) if plain else ()
 
 
 def _num_arguments(function: Callable[..., Any]) -> int:

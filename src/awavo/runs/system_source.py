@@ -12,7 +12,7 @@ import numpy as np
 
 from awavo.assimilation.examples import EXAMPLES, make_example
 from awavo.assimilation.observation_files import read_observations
-from awavo.assimilation.system import System
+from awavo.assimilation.system import System, seen_names
 from awavo.errors import InputError
 from awavo.registry import import_named
 
@@ -43,14 +43,18 @@ def read_problem(
         made = make_example(name, seed, **({} if states is None else {"sites": states}))
         times, begin = made.times[1:], float(made.times[0])
         return Problem(made.system, made.observed, made.noise, times, begin, made.truth, made.theta)
-    read = read_observations(data)
     usual: float | None = None
-    if name in EXAMPLES:
-        options = {"sites": int(np.shape(read.observed)[-1])} if name == "ks" else {}
-        example = make_example(name, 0, num_times=2, **options)
+    if name == "ks":  # as many sites as the file has
+        read = read_observations(data)
+        example = make_example(name, 0, num_times=2, sites=int(np.shape(read.observed)[-1]))
         system, usual = example.system, example.noise
     else:
-        system = own_system(name)
+        if name in EXAMPLES:
+            example = make_example(name, 0, num_times=2)
+            system, usual = example.system, example.noise
+        else:
+            system = own_system(name)
+        read = read_observations(data, seen_names(system))
     given = noise if noise is not None else read.noise if read.noise is not None else usual
     if given is None:
         raise InputError(f"the noise of {data} is not known: give --noise, or an array 'noise' in the file.")
