@@ -7,6 +7,7 @@ import pytest
 
 from awavo.assimilation import MisfitError, System, infer, infer_particles, integrate
 from awavo.assimilation.examples import EXAMPLES, make_example, pendulum
+from awavo.assimilation.fit import check_fit
 from awavo.assimilation.infer import Start, _descent, prepare
 from awavo.assimilation.local import local_fit, local_settings, rescale
 from awavo.assimilation.modes import believed_sites
@@ -110,7 +111,7 @@ def test_friction_and_the_unseen_rate_of_a_pendulum(swing):
     assert abs(found.theta[0] - made.theta[0]) < 4 * found.theta_std[0] < 0.2
     error = (found.mean - made.truth)[1:]
     assert np.abs(error / found.std[1:]).max() < 4
-    truth_started = infer(made.system, made.observed, made.noise, begin_at=Start(made.truth, made.theta), **options)
+    truth_started = infer(made.system, made.observed, made.noise, begin_at=(made.truth, made.theta), **options)
     np.testing.assert_allclose(truth_started.mean, found.mean, atol=1e-4)
     # The model holds without noise: each state is where the one before leads.
     flow = flat_flow(made.system)
@@ -271,6 +272,8 @@ def test_sites_are_not_believed_where_a_misfit_is_beyond_chance():
         ({"flow": lambda x, theta: x[:2]}, {}, "flow fails on a state of its shape"),
         ({"flow": lambda x, theta: x}, {}, "unevenly spaced"),
         ({"names": ("a",)}, {}, "names holds 1 names for 3"),
+        ({"shape": (0,)}, {}, "one whole number above 0 per axis"),
+        ({}, {"start": np.nan}, "start=nan is no time: give one finite number"),
     ],
 )
 def test_bad_problems_get_one_line(change, arguments, message):
@@ -287,6 +290,37 @@ def test_what_is_masked_is_missing():
     assert numbers.value.max() == 4.0
     for read in (check_observations(value, (2,), 1.0), read_numbers(list(value), "rows")):
         np.testing.assert_array_equal(np.isnan(read), value.mask)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "kalman"}, "engine='kalman' is not one of 'dense', 'conjugate gradients'"),
+        ({"seed": -1}, "seed=-1 is no whole number from 0"),
+        ({"num_draws": -1}, "num_draws=-1 is no whole number from 0"),
+        ({"num_draws": 2.5}, "num_draws=2.5 is no whole number"),
+        ({"start": "x"}, "start='x' is no time: give one finite number"),
+        ({"shape": 3}, r"the system's shape is 3: expected a tuple of whole numbers, such as \(3,\)"),
+        ({"begin_at": (np.zeros((6, 3)),)}, "begin_at holds 1 arrays, expected two"),
+        ({"begin_at": (np.zeros((5, 3)), np.zeros(2))}, r"shape \[5, 3\] and 2 parameters, expected \[6, 3\] .* and 2"),
+        ({"begin_at": (np.full((6, 3), np.nan), np.zeros(2))}, "begin_at is not finite"),
+    ],
+)
+@pytest.mark.bad_input
+def test_bad_options_get_one_line(options, message):
+    system = LINEAR._replace(shape=options.pop("shape", (3,)))
+    with pytest.raises(InputError, match=message):
+        infer(system, np.zeros((6, 2)), 1.0, **{"times": TIMES} | options)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_out_of_all_proportion_are_told_shortly():
+    seen = np.ones((40, 2), bool)
+    far = check_fit(np.full((40, 2), 1e200), seen, 0.0, True, 0.0)
+    assert (far.good, len(far.problems[0]) < 300) == (False, True)
+    told = check_fit(np.full((40, 2), 1e31), seen, 0.0, True, 0.0).problems[0]
+    assert told.startswith("the residuals are too large for the noise (chi2 1e+62 per observation, ")
+    assert len(told) < 300
 
 
 @pytest.mark.parametrize(

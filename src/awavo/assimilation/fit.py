@@ -43,6 +43,10 @@ def excess(squares: Float[np.ndarray, "..."], count: np.ndarray) -> np.ndarray:
     return ((np.asarray(squares, float) / count) ** (1 / 3) - (1 - 2 / (9 * count))) / np.sqrt(2 / (9 * count))
 
 
+def _short(value: float, places: int) -> str:
+    return f"{value:.{places}f}" if value < 1e4 else f"{value:.3g}"
+
+
 def check_fit(
     residual: Float[np.ndarray, "T m"],
     seen: Bool[np.ndarray, "T m"],
@@ -62,7 +66,8 @@ def check_fit(
     if not finite or not np.isfinite(residual).all():
         remedy = "narrow the priors (prior_std, theta_std), or observe more often than the flow doubles its errors"
         return Fit(False, np.inf, np.inf, False, (f"the states are not finite: {remedy}.",), ())
-    squares, count = residual**2, int(seen.sum())
+    with np.errstate(over="ignore"):
+        squares, count = residual**2, int(seen.sum())
     total = float(squares.sum() + other)
     chi2 = total / max(count, 1)
     parts = [excess(np.array([total]), np.array([count]))]
@@ -73,10 +78,10 @@ def check_fit(
         parts.append(excess(np.add.reduceat(squares.sum(1), edges), np.add.reduceat(seen.sum(1), edges)))
     worst = float(max(p.max() for p in parts if p.size))
     converged = bool(moving <= SETTLED)
-    problems, notes = [], []
+    problems, notes, shown = [], [], _short(chi2, 2)
     if worst > BEYOND:
         problems.append(
-            f"the residuals are too large for the noise (chi2 {chi2:.2f} per observation, {worst:.1f} standard "
+            f"the residuals are too large for the noise (chi2 {shown} per observation, {_short(worst, 1)} standard "
             "deviations at their worst): a wrong mode, a model that is wrong (give model_noise or more free "
             "parameters), or noise understated; more starts may find a better mode."
         )
@@ -87,7 +92,7 @@ def check_fit(
         )
     if count > 8 and float(excess(np.array([total]), np.array([count]))[0]) < -BEYOND:
         notes.append(
-            f"the residuals are too small for the noise (chi2 {chi2:.2f} per observation): it is overstated, and the "
+            f"the residuals are too small for the noise (chi2 {shown} per observation): it is overstated, and the "
             "intervals are too wide."
         )
     return Fit(not problems, chi2, worst, converged, tuple(problems), tuple(notes))

@@ -17,6 +17,7 @@ from awavo.assimilation.fit import Fit, MisfitError, check_fit, excess
 from awavo.assimilation.local import infer_local, is_local
 from awavo.assimilation.observations import check_noise, read_numbers
 from awavo.assimilation.system import System, check_system, free_parameters, num_states, takes_times
+from awavo.checks import LARGEST_SEED
 from awavo.errors import InputError
 
 __all__ = ["Inferred", "Mode", "Start", "infer", "prepare"]
@@ -25,6 +26,8 @@ __all__ = ["Inferred", "Mode", "Start", "infer", "prepare"]
 NEARLY = 6.0
 # States of the largest system whose steps are solved by matrices, and up to which several starts are always made.
 DENSE, SMALL, FEWEST = 512, 24, 5
+ENGINES = ("dense", "conjugate gradients")
+MOST_DRAWS = 1_000_000
 Z90 = 1.6448536269514722
 
 
@@ -107,7 +110,7 @@ def prepare(
     at = np.arange(1.0, len(value) + 1) if times is None else read_numbers(times, "the times").reshape(-1)
     if len(at) != len(value):
         raise InputError(f"there are {len(at)} times for {len(value)} rows of observations: give one each.")
-    begin = (0.0 if times is None else at[0]) if start is None else float(start)
+    begin = (0.0 if times is None else at[0]) if start is None else _start_time(start)
     if begin < at[0]:
         at = np.concatenate([[begin], at])
         value, seen, spread = (np.concatenate([row[:1], row]) for row in (value, seen, spread))
@@ -133,6 +136,40 @@ def prepare(
     return Observed(*arranged)
 
 
+def _start_time(start: Any) -> float:
+    try:
+        value = float(start)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not np.isfinite(value):
+        raise InputError(f"start={start!r} is no time: give one finite number, no later than the first row's.")
+    return value
+
+
+def _check_options(seed: int, num_draws: int, engine: str | None) -> None:
+    for name, value, most in (("seed", seed, LARGEST_SEED), ("num_draws", num_draws, MOST_DRAWS)):
+        if not isinstance(value, int | np.integer) or not 0 <= value <= most:
+            raise InputError(f"{name}={value!r} is no whole number from 0 to {most}.")
+    if engine not in (None, *ENGINES):
+        raise InputError(f"engine={engine!r} is not one of {', '.join(map(repr, ENGINES))}: leave it out to choose.")
+
+
+def _checked_start(begin_at: tuple[Any, Any], numbers: Observed) -> Start:
+    """The start that was given, a pair of states and parameters, in the shapes of the problem."""
+    if len(begin_at) != 2:
+        raise InputError(f"begin_at holds {len(begin_at)} arrays, expected two: states at all times, and parameters.")
+    x, theta = read_numbers(begin_at[0], "the states of begin_at"), read_numbers(begin_at[1], "its parameters")
+    rows, num = len(numbers.times), len(numbers.prior_mean)
+    if x.shape[:1] != (rows,) or x.size != rows * num or theta.size != len(numbers.theta):
+        raise InputError(
+            f"begin_at has states of shape {list(x.shape)} and {theta.size} parameters, expected {[rows, num]} (the "
+            f"time of the prior first) and {len(numbers.theta)}."
+        )
+    if not np.isfinite(x).all() or not np.isfinite(theta).all():
+        raise InputError("begin_at is not finite: give a start without NaN.")
+    return Start(x.reshape(rows, num), theta.reshape(-1))
+
+
 def infer(
     system: System,
     observed: np.ndarray,
@@ -144,7 +181,7 @@ def infer(
     most_starts: int = 12,
     fewest_starts: int | None = None,
     seed: int = 0,
-    begin_at: Start | None = None,
+    begin_at: Start | tuple[np.ndarray, np.ndarray] | None = None,
     engine: Literal["dense", "conjugate gradients"] | None = None,
     accept_misfit: bool = False,
 ) -> Inferred:
@@ -160,12 +197,14 @@ def infer(
         most_starts: Descents at most.
         fewest_starts: Descents at least, to find other modes (default: 5 for up to 24 states, else 1).
         seed: Seed of starts and draws.
-        begin_at: A start of one's own, in place of all others.
+        begin_at: A start of one's own, states at all times and parameters, in place of all others.
         engine: How steps are solved: "dense" up to 512 states, else "conjugate gradients", unless said here. Rings and
             lattices have an engine of their own.
         accept_misfit: Return a posterior that does not fit, marked in `fit`, instead of raising `MisfitError`.
     """
+    _check_options(seed, num_draws, engine)
     numbers = prepare(system, observed, noise, times, start)
+    begin_at = None if begin_at is None else _checked_start(begin_at, numbers)
     began = time.perf_counter()
     if engine is None and is_local(system, numbers, takes_times(system)):
         posterior, fit = infer_local(system, numbers, num_draws, seed, begin_at)
@@ -212,8 +251,7 @@ def _search(
     """Descents from different starts, until one fits and small systems have had a second look; best first."""
     num_times, found = len(numbers.times), []
     if begin_at is not None:
-        x, theta = jnp.asarray(begin_at.x, float), jnp.asarray(begin_at.theta, float)
-        return [programs.descend(data, polishing(num_times), x.reshape(num_times, -1), theta)]
+        return [programs.descend(data, polishing(num_times), jnp.asarray(begin_at.x), jnp.asarray(begin_at.theta))]
     rng, count = np.random.default_rng(seed), int(numbers.seen.sum())
     least = fewest_starts or (FEWEST if len(numbers.prior_mean) <= SMALL else 1)
     for number in range(max(most_starts, 1)):
@@ -260,7 +298,9 @@ def _posterior(
         x, theta = x + delta[:, :num], theta.copy()
         theta[free] += delta[-1, num:]
     seen, model, prior = (np.asarray(r) for r in programs.residuals(data, jnp.asarray(x), jnp.asarray(theta)))
-    fit = check_fit(seen, np.asarray(numbers.seen), float((model**2).sum() + (prior**2).sum()), finite, moving)
+    with np.errstate(over="ignore"):  # the verdict says so
+        other = float((model**2).sum() + (prior**2).sum())
+    fit = check_fit(seen, np.asarray(numbers.seen), other, finite, moving)
     modes = _distinct(found, std[:, :num] + 1e-6 * numbers.prior_std)
     if len(modes) > 1 and modes[1].cost - modes[0].cost < NEARLY:
         share = 1 / (1 + np.exp(-0.5 * (modes[1].cost - modes[0].cost)))

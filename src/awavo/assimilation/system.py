@@ -162,8 +162,11 @@ def check_system(system: System) -> int:
     """Refuse a description that cannot be right, in one line; return how many numbers are seen at one time."""
     if system.layout not in LAYOUTS:
         raise InputError(f"layout='{system.layout}' is not one of {', '.join(LAYOUTS)}.")
-    if not system.shape or min(system.shape) < 1:
-        raise InputError(f"the system's shape is {system.shape}: expected one whole number above 0 per axis.")
+    shape: Any = system.shape
+    if not isinstance(shape, tuple | list) or not shape or not all(isinstance(n, int | np.integer) for n in shape):
+        raise InputError(f"the system's shape is {shape!r}: expected a tuple of whole numbers, such as (3,).")
+    if min(shape) < 1:
+        raise InputError(f"the system's shape is {shape}: expected one whole number above 0 per axis.")
     num = num_states(system)
     for name, value, size, low in (
         ("prior_mean", system.prior_mean, num, -np.inf), ("prior_std", system.prior_std, num, 1e-300),

@@ -249,4 +249,5 @@ def _show_system(summary: Fields) -> None:
         print(f"NOT TO BE BELIEVED: {line}")
     for line in fit["notes"]:
         print(f"note: {line}")
-    print(f"chi2 {fit['chi2']:.2f} per observation; posterior and page: {summary['report']}")
+    chi2 = f"{fit['chi2']:.2f}" if fit["chi2"] < 1e4 else f"{fit['chi2']:.3g}"
+    print(f"chi2 {chi2} per observation; posterior and page: {summary['report']}")
