@@ -229,7 +229,7 @@ def page() -> str:
         parts.append("**Against the paper.** " + claims_text(check_claims(every)))
     if changed := changed_since():
         parts.append(
-            "Ours before they were changed, seeds 400 to 409 (above: 410 to 419):\n\n"
+            "Methods before they were changed, seeds 400 to 409 (above: 410 to 419):\n\n"
             "| task | method | steps a seed | return | costs | seeds within | commit |\n|---|---|---|---|---|---|---|\n"
             + "\n".join(changed)
         )

@@ -7,8 +7,8 @@
     python benchmarks/protocol/search.py evaluate --task drone --algo awavo --again   # changed since: 410 to 419
 
 `run` and `evaluate` skip what is there, so they resume, and several machines can share a folder's files. Ours are not
-searched: ORPO-DR and AWaVO have one configuration for every task. Results of `run` lie in `tuned`, those of `evaluate`
-in `results` beside this file, or in `again`.
+searched: ORPO-DR and AWaVO have one configuration for every task. Results of `run` lie in `tuned` (in `tuned/before` of
+baselines before they were corrected), those of `evaluate` in `results` beside this file, or in `again`.
 """
 
 from __future__ import annotations
