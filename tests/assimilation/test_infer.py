@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from awavo.assimilation import MisfitError, System, infer, infer_particles, integrate
+from awavo.assimilation.descent import make_descent
 from awavo.assimilation.examples import EXAMPLES, make_example, pendulum
 from awavo.assimilation.fit import check_fit
 from awavo.assimilation.infer import Start, _descent, prepare
@@ -95,6 +96,23 @@ def test_conjugate_gradients_give_the_same_posterior():
     np.testing.assert_allclose(found.std / std, 1.015, atol=0.15)
     assert found.theta[0] == pytest.approx(theta, abs=1e-3)
     assert found.theta_std[0] == pytest.approx(theta_std, rel=0.15)
+
+
+def test_a_step_of_conjugate_gradients_ends_where_matrices_do():
+    """A long chain seen through little noise: what is left is far below what the posterior leaves open."""
+    rng, x, rows = np.random.default_rng(0), 5 * np.ones(3), []
+    for _ in range(40):
+        x = STEP @ x + 0.3 * rng.standard_normal(3)
+        rows.append(x[:1] + 0.02 * rng.standard_normal(1))
+    system = System(
+        (3,), lambda x, theta: jnp.asarray(STEP) @ x, prior_std=5.0, model_noise=0.3, observe=lambda x, theta: x[:1]
+    )
+    numbers = prepare(system, np.array(rows), 0.02)
+    with jax.enable_x64(True):
+        given = jax.tree.map(jnp.asarray, numbers), jax.random.key(0), jnp.zeros((41, 3)), jnp.zeros(0)
+        exact, made = (make_descent(system, 4, dense).finish(*given)[0] for dense in (True, False))
+        off = np.abs(made.delta[..., 0] - exact.delta[..., 0]) / np.sqrt(exact.variance)
+    assert off.max() < 0.02
 
 
 @pytest.fixture(scope="module")
