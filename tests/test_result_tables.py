@@ -119,6 +119,13 @@ def test_ours_evaluated_again_take_the_place_of_the_first_evaluation_which_stays
     assert "Methods before they were changed" in report.page()
 
 
+def test_the_readme_counts_the_claims_as_the_page_does():
+    page = (ROOT / "docs" / "protocol_results.md").read_text()
+    counts = re.search(r"(\d+) could be judged; confirmed (\d+), not confirmed (\d+), undecided (\d+)", page)
+    told = r"(\d+) could be judged by the protocol so far: (\d+) confirmed, (\d+) not confirmed.*?, (\d+) undecided"
+    assert re.search(told, (ROOT / "README.md").read_text()).groups() == counts.groups()
+
+
 def test_pcpo_flies_with_the_setting_that_was_chosen_and_on_the_seeds_of_the_evaluation():
     report = program("protocol/report.py")
     best, of = report.choose("quadrotor-detours", "pcpo", report.HERE / "tuned")
