@@ -55,7 +55,7 @@ ATTACKS = {
     ),
     "environment: one that raises": Mutant(
         "tasks/patience.py",
-        "    except Exception as error:\n",
+        "    except (Exception, SystemExit) as error:\n",
         "    except AwavoError as error:\n",
         HOST + "test_an_environment_that_raises_is_named_with_the_place",
     ),
@@ -235,7 +235,7 @@ ATTACKS = {
     ),
     "option: --cost-fn .x:y": Mutant(
         "registry.py",
-        "    except Exception as error:  # the user's module may raise anything while it is imported\n",
+        "    except (Exception, SystemExit) as error:  # the user's module may raise anything while it is imported\n",
         "    except KeyError as error:\n",
         bad("relative module"),
     ),
