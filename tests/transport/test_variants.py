@@ -186,6 +186,7 @@ def test_gradient_of_a_batch():
         (lambda: sliced_distance(X, Y, variant="spherical", slices=np.eye(4)[[0, 0]]), "not orthogonal"),
         (lambda: sliced_distance(X, Y, variant="partial", penalty=np.inf, seed=0), "penalty is inf"),
         (lambda: sliced_distance(X, Y, variant="partial", penalty="a", seed=0), "penalty is 'a'"),
+        (lambda: sliced_distance(X, Y, variant="partial", penalty=jnp.float32(-1), seed=0), "expected a finite number"),
         (lambda: sliced_distance(X, Y, variant="max"), "No key was given"),
         (lambda: sliced_distance(X, Y, variant="spherical", seed=0), "expected 1: divide points"),
         (lambda: sliced_distance(X, Y, A, variant="partial", seed=0), "points of equal mass"),

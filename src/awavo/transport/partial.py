@@ -19,6 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from awavo.errors import InputError
+from awavo.transport.checks import is_known
 from awavo.transport.defining import Linear
 from awavo.transport.problem import Options, finish, prepare
 from awavo.transport.sorting import sort_values
@@ -51,6 +52,13 @@ def partial_line_costs(
     return (last[:, -1] + over) / max(x.shape[1], y.shape[1])
 
 
+def _is_price(penalty: object) -> bool:
+    try:
+        return 0 < float(penalty) < np.inf  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        return False
+
+
 def partial_sliced_wasserstein(x: object, y: object, options: Options, *, penalty: float = 1.0) -> Estimate:
     r"""Return the sliced partial distance to the power p.
 
@@ -61,8 +69,7 @@ def partial_sliced_wasserstein(x: object, y: object, options: Options, *, penalt
     problem = prepare(x, y, options)
     if problem.x_weights is not None or problem.y_weights is not None:
         raise InputError("Partial transport was given weights, expected points of equal mass: resample by the weights.")
-    known = isinstance(penalty, int | float | np.number) and not isinstance(penalty, bool)
-    if not isinstance(penalty, jax.Array) and not (known and 0 < penalty < np.inf):
+    if is_known(penalty) and not _is_price(penalty):
         raise InputError(
             f"penalty is {penalty!r}, expected a finite number > 0: the price of a point left alone, a power p."
         )

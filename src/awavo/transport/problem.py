@@ -14,7 +14,7 @@ from awavo.transport.checks import check_measures, check_order, check_positive, 
 from awavo.transport.intervals import block_variance, check_confidence, half_width
 from awavo.transport.line import root as take_root
 from awavo.transport.programs import as_key
-from awavo.transport.slices import block_length, default_sampling, draw_slices
+from awavo.transport.slices import block_length, default_sampling, draw_slices, is_circle
 from awavo.types import Estimate
 
 __all__ = ["Options", "Problem", "finish", "prepare"]
@@ -108,7 +108,7 @@ def finish(
     if influence is None or problem.block is None:
         found = Estimate(value, value, value, count, f"{method}, exact on its slices")
     else:
-        circle = problem.slices.shape[1] == 2
+        circle = is_circle(None, problem.slices.shape[1])
         variance, freedom = block_variance(jax.lax.stop_gradient(influence), problem.block, circle=circle)
         half = half_width([(variance, freedom)], problem.confidence)
         if problem.confidence is not None:

@@ -42,12 +42,16 @@ class Drawing(NamedTuple):
 
 def as_key(key: Any) -> Key[Array, ""]:
     """Return a random key, also from a seed; two seeds never give the same one."""
-    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key <= LARGEST_SEED:
+    if _is_seed(key):
         return jax.random.key(key)
     if isinstance(key, jax.Array) and key.shape == (() if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else (2,)):
         return key
     told = f"keys of shape {key.shape}" if isinstance(key, jax.Array) else repr(key)[:80]
     raise InputError(f"seed or key is {told}, expected a whole number from 0 to {LARGEST_SEED} or one jax.random.key.")
+
+
+def _is_seed(key: Any) -> bool:
+    return isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key <= LARGEST_SEED
 
 
 def slicer(defining: Defining) -> Defining:
@@ -140,9 +144,8 @@ def _drawn_from_seed(seed: int, drawing: Drawing) -> np.ndarray:
 def drawn_on_host(key: Any, drawing: Drawing, defining: Defining, like: np.ndarray) -> np.ndarray:
     """The slices that `estimate` draws, as numpy's; those of a seed are remembered."""
     small = drawing.num_slices * drawing.dim <= 1 << 18
-    made = as_key(key)
-    known = isinstance(key, int | np.integer) and small
-    rows = _drawn_from_seed(int(key), drawing) if known else np.asarray(_draw(made, drawing))
+    known = small and _is_seed(key)
+    rows = _drawn_from_seed(int(key), drawing) if known else np.asarray(_draw(as_key(key), drawing))
     if like.dtype == np.float64:  # unit length to the digits of the type
         rows = rows.astype(np.float64)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
