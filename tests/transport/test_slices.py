@@ -139,7 +139,7 @@ def test_intervals_of_even_angles_cover():
 
 
 def test_the_last_lattice_is_a_whole_one():
-    """Of 50 angles in blocks of 13 the last 11 are even too: they had been 11 of 13, forty times as far off."""
+    """Of 50 angles in blocks of 13 the last 11 are even too: they had been 11 of 13, fifty times as far off."""
     x, y, truth = circle()
     spread = {num: np.std([float(sliced_wasserstein(x, y, seed=s, n_projections=num)) for s in range(60)])
               for num in (48, 50)}  # fmt: skip

@@ -51,7 +51,7 @@ def as_key(key: Any) -> Key[Array, ""]:
 
 
 def _is_seed(key: Any) -> bool:
-    return isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key <= LARGEST_SEED
+    return isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= int(key) <= LARGEST_SEED
 
 
 def slicer(defining: Defining) -> Defining:
