@@ -367,3 +367,12 @@ def test_examples_are_repeatable():
     assert set(EXAMPLES) == {"pendulum", "lorenz63", "double-pendulum", "ks"}
     first, second = make_example("pendulum", 5), make_example("pendulum", 5)
     np.testing.assert_array_equal(first.observed, second.observed)
+
+
+@pytest.mark.bad_input
+def test_a_ring_whose_sites_are_not_alike_is_told_of_lattices():
+    """Parts of a ring are solved alone: a term with a number for each site of the whole was a traceback."""
+    forcing = jnp.linspace(0.0, 1.0, 100)
+    system = System((100,), lambda x, theta: 0.9 * jnp.roll(x, 1, -1) + forcing, theta=np.zeros(0), layout="ring")
+    with pytest.raises(InputError, match=r"ring of 48 sites.*layout='lattice'"):
+        infer(system, np.zeros((4, 100)), 0.1)

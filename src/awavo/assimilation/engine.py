@@ -20,6 +20,7 @@ from awavo.assimilation.modes import SearchSettings, inner_sites, segment_length
 from awavo.assimilation.projection import project
 from awavo.assimilation.system import System
 from awavo.assimilation.trajectories import Data, site_cost, tangent_step
+from awavo.errors import InputError
 
 __all__ = [
     "Engine", "Later", "Settings", "System", "compile_engine", "make_data", "make_engine", "measured_reach",
@@ -171,8 +172,24 @@ def measured_reach(system: System, dtype: jnp.dtype) -> Reach:
     return measure_reach(lambda x: system.flow(x, theta), mean + std * noise)
 
 
+def _check_segments(system: System, length: int) -> None:
+    """Refuse a ring whose flow cannot be run on a part of it."""
+    part = jax.ShapeDtypeStruct((2, length), jnp.float32)
+    theta = jax.ShapeDtypeStruct(np.shape(system.theta), jnp.float32)
+    try:
+        shape = jax.eval_shape(system.flow, part, theta).shape
+    except (TypeError, ValueError):
+        shape = None
+    if shape != part.shape:
+        raise InputError(
+            f"layout='ring': the flow does not run on a ring of {length} sites, as its parts are solved alone: let it "
+            "follow the shape of its states and be alike at every site, or give layout='lattice'."
+        )
+
+
 def _search(system: System, reach: Reach, num_sites: int, settings: Settings) -> Wrapped:
     search = settings.search
+    _check_segments(system, segment_length(num_sites, search))
     solve = segment_search(system.flow, system.coarse or system.flow, reach, num_sites, search)
     length, inner = segment_length(num_sites, search), inner_sites(num_sites, search)
 
