@@ -3,7 +3,8 @@ r"""Actor and quantile critics, and one gradient step of both on stored transiti
 .. code-block:: text
 
     Z^i  <- quantile Huber step towards  h_i + gamma (1 - terminated) Zbar^i(s', a'),  a' ~ pi(.|s'),  all i
-            (with `backup_steps` n > 1: the n stored steps' discounted sum, and Zbar^i after them)
+            (with `backup_steps` n > 1: the n stored steps' discounted sum, and Zbar^i after them;
+            `Objective.after_end` in the place of the 0 after a termination)
     pi   <- ascend  E[ w_r log p(O_r|s,a) + sum_i w_i log p(O_gi|s,a) ] + eta H(pi)
     Zbar <- Polyak average of Z,   and of pi for the actor that decides greedily
 
@@ -91,7 +92,10 @@ class Learner(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What the gradient steps after one rollout have in common: (w_r, w_1, .., w_C), eta, and scales from the data."""
+    """What the gradient steps after one rollout have in common: (w_r, w_1, .., w_C), eta, and scales from the data.
+
+    `after_end` are the returns that count after a termination.
+    """
 
     obs_stats: RunningStatistics
     unit: Float[Array, " signals"]
@@ -99,6 +103,7 @@ class Objective(NamedTuple):
     ranges: ReturnRange
     weights: Float[Array, " signals"]
     entropy_weight: Float[Array, ""]
+    after_end: Float[Array, " signals"] | float = 0.0
 
 
 class GradientMetrics(NamedTuple):
@@ -156,7 +161,10 @@ def actor_critic(spec: EnvSpec, config: ActorCriticConfig, operator: Operator, t
         # Critics, of the reward and of every cost, whichever branch the actor is on.
         next_action = learner.actor(normalize(stats, ahead.obs)).sample(next_key)
         next_quantiles = learner.target_critic(next_seen, next_action)
-        targets = bellman_targets(ahead.signals / objective.unit, next_quantiles, ahead.terminated, ahead.discount)
+        targets = bellman_targets(
+            ahead.signals / objective.unit, next_quantiles, ahead.terminated, ahead.discount,
+            objective.after_end / objective.unit,
+        )  # fmt: skip
         # No return lies outside what the signals of one step allow.
         low, high = (x / objective.unit for x in objective.bounds)
         targets = jnp.clip(targets, low[:, None], high[:, None])

@@ -19,6 +19,10 @@ with dt in generations of episodes: one of every environment, but no fewer than 
 dual variable of constraint i, driven by proportional and integral control: rectification by weights is a primal-dual
 method; `rectify="hard"`, the paper's switch, is the primal one.
 
+**Ends.** An episode that terminates costs nothing more, so that to fall is a way to keep a limit: the shortest one for
+a policy that is fast and falls anyway. In larger tasks the critics of costs are told that after a termination costs go
+on as in another life, at the mean rate of a step (`cost_rates`). The estimate J_i is not touched: it is of episodes.
+
 A weight must not run ahead of what the critics know. Where costs hang on many numbers (`sizes.patience`) both gains are
 divided by five, and errors count up to five: who is far outside is answered as fast as ever, who is near his limit
 slowly. Answered at full speed, an agent among hazards that it cannot tell apart yet learns to stand still. As a cost
@@ -41,6 +45,7 @@ __all__ = [
     "CostProfile",
     "control_weights",
     "cost_error",
+    "cost_rates",
     "count_costs",
     "empty_profile",
     "estimate_costs",
@@ -99,7 +104,19 @@ def count_costs(profile: CostProfile, rollout: Rollout, horizon: int, generation
 
 
 def estimate_costs(profile: CostProfile, horizon: int) -> Float[Array, " C"]:
-    """J_i; 0 before the first step. Ages not seen yet take the mean rate."""
+    """J_i; 0 before the first step."""
+    steps, rate = _life(profile, horizon)
+    return steps @ rate
+
+
+def cost_rates(profile: CostProfile, horizon: int) -> Float[Array, " C"]:
+    """Mean costs of a step, over a whole life; 0 before the first step."""
+    steps, rate = _life(profile, horizon)
+    return steps @ rate / jnp.maximum(steps.sum(), 1.0)
+
+
+def _life(profile: CostProfile, horizon: int) -> tuple[Float[Array, " K"], Float[Array, "K C"]]:
+    """Steps that an episode spends at each age, and what a step costs there: ages not seen yet take the mean rate."""
     few = 1e-3
     mean_rate = profile.cost.sum(0) / jnp.maximum(profile.steps.sum(), 1.0)
     rate = (profile.cost + few * mean_rate) / (profile.steps[:, None] + few)
@@ -109,7 +126,7 @@ def estimate_costs(profile: CostProfile, horizon: int) -> Float[Array, " C"]:
     stay = jnp.exp(size * jnp.log1p(-jnp.minimum(hazard, 0.999)))
     alive = jnp.concatenate([jnp.ones(1), jnp.cumprod(stay)[:-1]])
     steps = jnp.where(hazard > 1e-6, alive * (1 - stay) / jnp.maximum(hazard, 1e-6), alive * size)
-    return steps @ rate
+    return steps, rate
 
 
 def standard_error(profile: CostProfile) -> Float[Array, " C"]:

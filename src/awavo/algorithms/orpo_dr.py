@@ -23,7 +23,10 @@ paper's listing, each measured in docs/orpo_dr.md:
   does not depend on the scale of the likelihoods, which one extreme reward can change by a factor;
 * with `num_critics` > 1 the most pessimistic of several critics gives targets and likelihoods: on the walker one critic
   promised far more than was earned (docs/orpo_dr.md);
-* with continuous actions environments explore differently, and one in four decides greedily (`exploration`);
+* with continuous actions environments explore differently, and one in four decides greedily (`exploration`); in larger
+  tasks half of them begin with random actions;
+* in larger tasks a cost's critic is told that after a termination costs go on as in another life: else to fall is a
+  way to keep a limit, and Hopper takes it (`constraints.cost_rates`; not with `rectify="hard"`);
 * greedy actions come from a Polyak average of the actor, as the theory outputs an average over iterates.
 """
 
@@ -44,14 +47,22 @@ from awavo.algorithms.constraints import (
     CostProfile,
     control_weights,
     cost_error,
+    cost_rates,
     count_costs,
     empty_profile,
     estimate_costs,
     standard_error,
     with_greedy_excess,
 )
-from awavo.algorithms.exploration import GREEDY_EVERY, cut_ages, greedy_environments, lasting_noise, start_noise
-from awavo.algorithms.sizes import generation, has_planner, patience, resolve_sizes, sees_tails
+from awavo.algorithms.exploration import (
+    GREEDY_EVERY,
+    cut_ages,
+    greedy_environments,
+    lasting_noise,
+    random_environments,
+    start_noise,
+)
+from awavo.algorithms.sizes import generation, has_planner, is_small, patience, resolve_sizes, sees_tails
 from awavo.algorithms.units import Units, cost_shares, initial_units, measure_units, rescale
 from awavo.config import setting
 from awavo.inference.operators import Operator, make_operator
@@ -185,6 +196,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
     dim = 0 if isinstance(spec.action_space, Discrete) else spec.action_space.dim
     explores = dim > 0 and not has_planner(config)
     has_greedy = explores and config.num_envs >= GREEDY_EVERY
+    explores_first, outlived = not is_small(spec), not is_small(spec) and config.rectify == "posterior"
 
     def init(key: Array) -> OrpoDrState:
         learner = networks.init(key)
@@ -218,7 +230,11 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
             dist = dist.choose(jax.random.fold_in(key, 1))
         assert isinstance(dist, SquashedGaussian)
         greedy = greedy_environments(obs.shape[0])[:, None]
-        return jnp.where(greedy, state.learner.average_actor(seen).mode(), dist.at(noise)), (), memory
+        chosen = jnp.where(greedy, state.learner.average_actor(seen).mode(), dist.at(noise))
+        if explores_first:
+            begins = (state.replay.added < config.warmup_steps) & random_environments(obs.shape[0])[:, None]
+            chosen = jnp.where(begins, dist.anywhere(jax.random.fold_in(key, 2)), chosen)
+        return chosen, (), memory
 
     def learn(
         key: Array, state: OrpoDrState, rollout: Rollout, imagine: Imagine | None
@@ -239,8 +255,9 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         state = state._replace(ranges=measure_range(state.ranges, values, floors, rate))
         bounds = return_bounds(state.bounds, config.discount, BOUND_MARGIN)
         objective = Objective(
-            state.obs_stats, state.units.unit, bounds, ranges_of(state), weights, state.entropy_weight
-        )
+            state.obs_stats, state.units.unit, bounds, ranges_of(state), weights, state.entropy_weight,
+            after_end(state),
+        )  # fmt: skip
 
         old = state.learner
         keys = jax.random.split(key, config.num_updates)
@@ -312,6 +329,12 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         return estimate, cost_error(
             estimate, standard_error(state.profile), limits, config.margin, episodes, patience(spec)
         )
+
+    def after_end(state: OrpoDrState) -> Float[Array, " signals"]:
+        """What counts after a termination: nothing is earned, and costs go on as in another life."""
+        if not outlived:
+            return jnp.zeros(1 + spec.num_costs)
+        return jnp.concatenate([jnp.zeros(1), cost_rates(state.profile, spec.horizon) / (1.0 - config.discount)])
 
     def branch(integral: Array, error: Array) -> tuple[Array, Array]:
         """The next integral parts, and (w_r, w_1, .., w_C) of the branch that the errors select."""

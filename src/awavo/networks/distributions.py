@@ -70,6 +70,10 @@ class SquashedGaussian(NamedTuple):
         """The action of a draw of standard normal noise."""
         return self._squash(self.mean + jnp.exp(self.log_std) * noise)
 
+    def anywhere(self, key: Array) -> Float[Array, "... d"]:
+        """An action of the box each, all equally likely."""
+        return jax.random.uniform(key, self.mean.shape, minval=self.low, maxval=self.high)
+
     def sample_with_log_prob(self, key: Array) -> tuple[Float[Array, "... d"], Float[Array, "..."]]:
         """Draw an action and its log-density, squashing included."""
         noise = jax.random.normal(key, self.mean.shape)

@@ -29,9 +29,11 @@ def bellman_targets(
     next_quantiles: Float[Array, "B S M"],
     terminated: Bool[Array, " B"],
     discount: Float[Array, " B"] | float,
+    after_end: Float[Array, " S"] | float = 0.0,
 ) -> Float[Array, "B S M"]:
-    """Y = h + gamma * (1 - terminated) * Z(s', a'): truncation bootstraps, termination does not."""
-    later = jnp.where(terminated[:, None, None], 0.0, next_quantiles)
+    """Y = h + gamma * Z(s', a'), and after a termination `after_end` in the place of Z; truncation bootstraps."""
+    ended = jnp.broadcast_to(after_end, signals.shape[-1:])[:, None]
+    later = jnp.where(terminated[:, None, None], ended, next_quantiles)
     return signals[..., None] + jnp.broadcast_to(discount, terminated.shape)[:, None, None] * later
 
 
