@@ -352,6 +352,36 @@ MUTANTS = {
         "            pass\n",
         "tests/algorithms/test_exploration.py",
     ),
+    "larger tasks begin with the young policy alone": Mutant(
+        "algorithms/orpo_dr.py",
+        "explores_first, outlived = not is_small(spec),",
+        "explores_first, outlived = False,",
+        "tests/algorithms/test_exploration.py",
+    ),
+    "random actions never end": Mutant(
+        "algorithms/orpo_dr.py",
+        "begins = (state.replay.added < config.warmup_steps) & ",
+        "begins = ",
+        "tests/algorithms/test_exploration.py",
+    ),
+    "to fall keeps a limit": Mutant(
+        "algorithms/orpo_dr.py",
+        "        if not outlived:\n",
+        "        if True:\n",
+        "tests/algorithms/test_orpo_dr.py",
+    ),
+    "the letter's critics see costs after an end": Mutant(
+        "algorithms/orpo_dr.py",
+        'not is_small(spec) and config.rectify == "posterior"',
+        "not is_small(spec)",
+        "tests/algorithms/test_orpo_dr.py",
+    ),
+    "the mean cost of a step is that of the ages alone": Mutant(
+        "algorithms/constraints.py",
+        "return steps @ rate / jnp.maximum(steps.sum(), 1.0)",
+        "return rate.mean(0)",
+        "tests/algorithms/test_constraints.py",
+    ),
     "greedy episodes are never cut": Mutant(
         "algorithms/exploration.py",
         "jnp.broadcast_to(jnp.where(age >= horizon, jnp.inf, age), (num_envs,))",

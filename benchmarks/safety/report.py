@@ -23,7 +23,11 @@ EARLY = 300_000
 HEAD = ("task (limit)", "method", "seeds", "steps a seed", "return", "cost", "within", "commit")
 METHODS = ("", "-sac-lagrangian", "-ppo-lagrangian")
 # Files beside those of the tasks at their own limit: title and limit.
-OTHERS = {"point-goal1-limit1": ("Point Goal 1", 1.0), "humanoid-velocity-short": ("Humanoid, other seeds", 25.0)}
+OTHERS = {
+    "halfcheetah-velocity-before": ("HalfCheetah, learner before", 25.0),
+    "point-goal1-limit1": ("Point Goal 1", 1.0),
+    "humanoid-velocity-short": ("Humanoid, other seeds", 25.0),
+}
 
 
 def _learner() -> Any:

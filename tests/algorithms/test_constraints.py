@@ -11,6 +11,7 @@ from awavo.algorithms import constraints
 from awavo.algorithms.constraints import (
     control_weights,
     cost_error,
+    cost_rates,
     count_costs,
     empty_profile,
     estimate_costs,
@@ -56,6 +57,16 @@ def test_the_estimate_is_the_mean_cost_of_an_episode(hazard):
     assert float(np.mean(finished)) == pytest.approx(expected, rel=0.1)
     many = [float(estimate_costs(play(s, 400, hazard, rate)[0], HORIZON)[0]) for s in range(12)]
     assert float(np.mean(many)) == pytest.approx(expected, rel=0.1)
+
+
+def test_the_mean_cost_of_a_step_is_that_of_a_whole_life():
+    """Young steps cost most; lives that end early have more of them."""
+    rate = np.where(np.arange(HORIZON) < 10, 0.8, 0.05)
+    for hazard in (0.0, 0.05):
+        alive = (1 - hazard) ** np.arange(HORIZON)
+        many = [float(cost_rates(play(s, 400, hazard, rate)[0], HORIZON)[0]) for s in range(12)]
+        assert float(np.mean(many)) == pytest.approx(alive @ rate / alive.sum(), rel=0.1)
+    np.testing.assert_array_equal(cost_rates(empty_profile(2, HORIZON), HORIZON), [0.0, 0.0])
 
 
 def test_episodes_cut_short_are_no_episodes():

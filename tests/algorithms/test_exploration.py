@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from toys import CONTINUOUS, SPEC, compiled, toy_rollout
 
 from awavo.algorithms.awavo import AwavoConfig, awavo
@@ -39,6 +40,24 @@ def test_one_environment_of_four_decides_greedily():
     np.testing.assert_array_equal(same, greedy_environments(8))
     np.testing.assert_array_equal(np.flatnonzero(same), [3, 7])
     assert memory.shape == algorithm.begin(8).shape
+
+
+@pytest.mark.parametrize("spec", [LARGE, CONTINUOUS], ids=["larger", "small"])
+def test_half_of_the_environments_of_a_larger_task_begin_at_random(spec):
+    """Uniformly over the box until the first gradient step, which the first rollout brings; in small tasks never."""
+    algorithm, state, _, learn = compiled(orpo_dr, CONFIG, spec)
+    obs = jnp.zeros((8, spec.obs_dim))
+    decide = jax.jit(
+        jax.vmap(lambda key, state: algorithm.decide(key, state, obs, algorithm.begin(8), False)[0], (0, None))
+    )
+    keys = jax.random.split(jax.random.key(0), 400)
+    begun, _ = learn(jax.random.key(1), state, toy_rollout(spec, steps=4, envs=8))
+    shares = [np.asarray(decide(keys, at)) / np.asarray(spec.action_space.high) for at in (state, begun)]
+    uniform = [np.abs(np.abs(share).mean((0, 2)) - 0.5) < 0.06 for share in shares]  # the mean size of U(-1, 1)
+    spread = [share.std(0).mean(-1) for share in shares]
+    np.testing.assert_array_equal(uniform[0], [spec is LARGE, False] * 4)
+    assert not uniform[1].any()
+    np.testing.assert_allclose(spread[0][::2], 1 / np.sqrt(3) if spec is LARGE else spread[1][::2], rtol=0.1)
 
 
 def test_what_the_greedy_environments_cost_counts():

@@ -92,6 +92,28 @@ def test_truncation_bootstraps_and_termination_does_not():
     assert values["truncated"] == pytest.approx(10.0, rel=0.15)
 
 
+@pytest.mark.parametrize("kind", ["larger", "small", "hard"])
+def test_in_a_larger_task_to_fall_is_no_way_to_keep_a_limit(kind):
+    """Where every step earns 1, costs 1 and terminates, the cost is as if it went on, and the reward is not."""
+    spec = SPEC if kind == "small" else SPEC._replace(obs_dim=14)
+    config = dataclasses.replace(
+        CONFIG, num_critics=1, discount=0.9, num_updates=1500, critic_lr=1e-2, polyak=0.05,
+        rectify="hard" if kind == "hard" else "posterior",
+    )  # fmt: skip
+    programs = compiled(orpo_dr, config, spec)
+    rollout = toy_rollout(spec, terminated=True)
+    obs, ones = np.zeros_like(rollout.obs), np.ones_like(rollout.terminated)
+    rollout = rollout._replace(
+        obs=obs, next_obs=obs, reward=np.ones_like(rollout.reward), costs=np.ones_like(rollout.costs),
+        terminated=ones, truncated=~ones, episode_length=np.ones_like(rollout.episode_length),
+    )  # fmt: skip
+    state, _ = programs.learn(jax.random.key(1), programs.state, rollout)
+    quantiles = jax.jit(programs.algorithm.critics.quantiles)
+    earned, *cost = np.asarray(quantiles(state, obs[0, :2], jnp.array([0, 1]))).mean((0, 2))
+    assert earned == pytest.approx(1.0, abs=0.2)
+    np.testing.assert_allclose(cost, 10.0 if kind == "larger" else 1.0, rtol=0.15)
+
+
 def test_limit_is_compared_with_the_tolerance_under_hard_rectification():
     _, state, _, learn = compiled(orpo_dr, HARD, SPEC)
     # The toy's episodes end after 8 of 10 steps; the estimate is of whole ones.

@@ -38,6 +38,13 @@ def test_termination_cuts_the_bootstrap_and_nothing_else_does():
     np.testing.assert_allclose(targets[1], [[10.0] * 3, [11.0] * 3])
 
 
+def test_what_counts_after_a_termination_takes_the_place_of_the_bootstrap():
+    signals, after = jnp.array([[1.0, 2.0], [1.0, 2.0]]), np.full((2, 2, 3), 10.0, np.float32)
+    targets = np.asarray(bellman_targets(signals, after, jnp.array([True, False]), 0.9, jnp.array([0.0, 5.0])))
+    np.testing.assert_allclose(targets[0], [[1.0] * 3, [6.5] * 3])
+    np.testing.assert_allclose(targets[1], [[10.0] * 3, [11.0] * 3])
+
+
 def test_no_gradient_into_targets():
     quantiles = np.ones((2, 1, 3), np.float32)
     grads = jax.jit(jax.grad(lambda t: quantile_huber(quantiles, t)))(np.zeros((2, 1, 3), np.float32))
