@@ -264,14 +264,14 @@ MUTANTS = {
     ),
     "limit compared with a mean per step": Mutant(
         "algorithms/constraints.py",
-        "return steps @ rate",
-        "return steps @ rate / horizon",
+        "    return steps @ rate\n\n\ndef cost_rates",
+        "    return steps @ rate / horizon\n\n\ndef cost_rates",
         "tests/algorithms/test_constraints.py",
     ),
     "estimate that waits for episodes": Mutant(
         "algorithms/constraints.py",
-        "return steps @ rate",
-        "return profile.total / jnp.maximum(profile.episodes, 1.0)",
+        "    return steps @ rate\n\n\ndef cost_rates",
+        "    return profile.total / jnp.maximum(profile.episodes, 1.0)\n\n\ndef cost_rates",
         "tests/algorithms/test_constraints.py",
     ),
     "scale from one step's range": Mutant(
