@@ -176,12 +176,14 @@ class Critics(NamedTuple, Generic[State]):
 
     `quantiles(state, obs, action) -> [..., 1 + C, M]` of the discounted returns; `signal_bounds(state)` are the
     smallest and largest signal `[1 + C]` of one step in all training; `return_bounds(state)` those of the discounted
-    return that the likelihoods assume.
+    return that the likelihoods assume; `after_end(state) -> [1 + C]` the discounted returns that critics are told to
+    count after a termination (None: nothing counts there).
     """
 
     quantiles: Callable[[State, Array, Array], Array]
     signal_bounds: Callable[[State], tuple[Array, Array]]
     return_bounds: Callable[[State], tuple[Array, Array]]
+    after_end: Callable[[State], Array] | None = None
 
 
 class Algorithm(NamedTuple, Generic[State, Info]):

@@ -205,6 +205,7 @@ def awavo(
         assert orpo.explore is not None
         return orpo.explore(key, state.orpo, obs, memory)
 
+    told_after_end = orpo.critics.after_end
     adaptive = decides and config.metric != "kl" and config.slices == "adaptive"
     return Algorithm(
         init,
@@ -219,6 +220,7 @@ def awavo(
             lambda state, obs, action: orpo.critics.quantiles(state.orpo, obs, action),
             lambda state: orpo.critics.signal_bounds(state.orpo),
             lambda state: orpo.critics.return_bounds(state.orpo),
+            None if told_after_end is None else lambda state: told_after_end(state.orpo),
         ),
         slices=head_slices if adaptive else None,
         cut_after=orpo.cut_after,

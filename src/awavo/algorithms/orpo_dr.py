@@ -380,6 +380,7 @@ def orpo_dr_parts(spec: EnvSpec, config: OrpoDrConfig, operator: Operator | None
         ),
         signal_bounds=lambda state: (state.bounds.low, state.bounds.high),
         return_bounds=lambda state: return_bounds(state.bounds, config.discount, BOUND_MARGIN),
+        after_end=after_end if outlived else None,
     )
     return OrpoDrParts(
         init, act, learn,

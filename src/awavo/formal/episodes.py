@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from awavo.training.rollout import start_envs
-from awavo.types import Algorithm, Env
+from awavo.types import Algorithm, Critics, Env
 
 __all__ = ["CriticSamples", "critic_samples", "tail_length"]
 
@@ -34,7 +34,7 @@ def tail_length(discount: float) -> int:
 def critic_samples(
     env: Env,
     algorithm: Algorithm,
-    quantiles_fn: Callable[[PyTree, Array, Array], Array],
+    critics: Critics[PyTree],
     *,
     num: int,
     latest_start: int,
@@ -42,7 +42,8 @@ def critic_samples(
 ) -> Callable[[Array, PyTree], CriticSamples]:
     """Build `run(key, state)`: the critics are asked in one step of each of `num` environments, before `latest_start`.
 
-    The exploring policy acts throughout, as the critics learn its returns. An episode that ends stops its return.
+    The exploring policy acts throughout, as the critics learn its returns. An episode that ends stops its return; what
+    the critics were told to count after a termination is added there.
     """
     length = latest_start + tail_length(discount)
 
@@ -51,7 +52,8 @@ def critic_samples(
         starts = jax.random.randint(start_key, (num,), 0, latest_start)
         worker = start_envs(reset_key, env, num)
         signals = 1 + env.spec.num_costs
-        shape = jax.eval_shape(quantiles_fn, state, worker.obs, jax.eval_shape(act, step_key, state, worker.obs))
+        later = critics.after_end(state) if critics.after_end is not None else jnp.zeros(signals)
+        shape = jax.eval_shape(critics.quantiles, state, worker.obs, jax.eval_shape(act, step_key, state, worker.obs))
 
         def step(carry: PyTree, inputs: tuple[Array, Array]) -> tuple[PyTree, None]:
             env_state, obs, quantiles, total, running, cut = carry
@@ -59,7 +61,7 @@ def critic_samples(
             act_key, env_key = jax.random.split(key)
             action = act(act_key, state, obs)
             begins = time == starts
-            said = quantiles_fn(state, obs, action)
+            said = critics.quantiles(state, obs, action)
             quantiles = jnp.where(begins[:, None, None], said, quantiles)
             running = running | begins
             env_state, out = jax.vmap(env.step, (0, 0, 0, None))(
@@ -69,7 +71,7 @@ def critic_samples(
             decay: Array = discount ** (time - starts).astype(jnp.float32)
             weight: Array = jnp.where(running, decay, 0.0)
             gained = jnp.concatenate([out.reward[:, None], out.costs], 1)
-            total = total + weight[:, None] * gained
+            total = total + weight[:, None] * (gained + discount * out.terminated[:, None] * later)
             cut = cut | (running & out.truncated)
             ended = (out.terminated | out.truncated) & (time >= starts)
             return (env_state, out.obs, quantiles, total, running & ~ended, cut), None

@@ -195,7 +195,7 @@ def _calibration(subject: Subject, plan: Plan, delivered: int | None) -> tuple[l
     run = critic_samples(
         env,
         subject.algorithm,
-        critics.quantiles,
+        critics,
         num=CRITIC_EPISODES,
         latest_start=subject.spec.horizon,
         discount=subject.settings.discount,
@@ -209,12 +209,16 @@ def _calibration(subject: Subject, plan: Plan, delivered: int | None) -> tuple[l
         verdict,
         "" if cut == 0 else f"{cut:.0%} of the returns were cut by a time limit that this task cannot lift",
     )
+    later = np.zeros(1 + subject.spec.num_costs) if critics.after_end is None else np.asarray(critics.after_end(state))
     names = ("reward", *subject.spec.cost_names)
     found = []
     for i, name in enumerate(names):
         quantiles, returns = samples.quantiles[:, i], samples.returns[:, i]
-        label = f".seed_{subject.seeds[index]}"
-        found += certify_calibration(quantiles, returns, signal=name, label=label, tail=tail, seed=plan.seed)
+        label, whole = f".seed_{subject.seeds[index]}", tail
+        if later[i]:
+            text = f"after a termination {later[i]:.4g} more, as if another life began: the critic was told so"
+            whole = replace(tail, text=f"{tail.text}; {text}")
+        found += certify_calibration(quantiles, returns, signal=name, label=label, tail=whole, seed=plan.seed)
     return found, None
 
 
