@@ -69,6 +69,23 @@ def test_an_evaluation_has_fresh_seeds_and_ours_no_setting(search):
     assert "--num-envs" not in told
 
 
+@pytest.mark.parametrize(
+    ("algo", "envs"), [("pcpo", "4096"), ("sac-lagrangian", "16"), ("orpo-dr", "2048"), ("awavo", "")]
+)
+def test_a_row_of_seconds_has_its_own_seeds_and_thousands_of_environments_where_they_are_of_use(
+    search, settings, algo, envs
+):
+    told = search.command_in_seconds("drone", algo, 3, Path("x.json"))
+    assert told[told.index("--first-seed") + 1 : told.index("--first-seed") + 4] == ["420", "--seeds", "10"]
+    assert float(told[told.index("--until") + 1]) == 70.0  # ten of them for the evaluation
+    assert (told[told.index("--num-envs") + 1] if envs else "--num-envs" not in told) == (envs or True)
+    assert told.count("rollout_length=32") == (algo == "pcpo")
+    drawn = settings.get(algo, [{}] * 4)[3]
+    for name, value in drawn.items():
+        assert name in ("num_envs", "rollout_length") or f"{name}={value}" in told
+    assert search.command_in_seconds("walker-mjx", "orpo-dr", 0, Path("x.json")).count("370.0") == 1
+
+
 def test_a_setting_that_overshoots_the_steps_is_no_choice(search, tmp_path):
     for number, steps in enumerate((32_768, 20_480)):
         row = {"steps": steps, "returns": [200.0 - number], "costs": [[1.0, 1.0]]}

@@ -119,6 +119,18 @@ def test_ours_evaluated_again_take_the_place_of_the_first_evaluation_which_stays
     assert "Methods before they were changed" in report.page()
 
 
+def test_rows_of_the_axis_of_seconds_stand_by_limits_first(tmp_path):
+    report = program("protocol/report.py")
+    for name in ("drone-orpo-dr.json", "drone-pcpo.json"):
+        shutil.copy(report.HERE / "results" / name, tmp_path)
+    assert [line.split(" | ")[:2] for line in report.in_seconds(tmp_path)] == [
+        ["| Drone", "**ORPO-DR**"], ["| Drone", "PCPO"]]  # fmt: skip
+    calm = json.loads((tmp_path / "drone-pcpo.json").read_text())
+    calm["rows"][-1] |= {"costs": [[0.1]] * 10, "returns": [99.0] * 10}
+    (tmp_path / "drone-pcpo.json").write_text(json.dumps(calm))
+    assert report.in_seconds(tmp_path)[0].startswith("| Drone | **PCPO** | 400 to 409 | ")
+
+
 def test_the_readme_counts_the_claims_as_the_page_does():
     page = (ROOT / "docs" / "protocol_results.md").read_text()
     counts = re.search(r"(\d+) could be judged; confirmed (\d+), not confirmed (\d+), undecided (\d+)", page)

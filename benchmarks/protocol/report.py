@@ -209,6 +209,29 @@ def changed_since() -> list[str]:
     return lines
 
 
+def in_seconds(folder: Path = HERE / "seconds") -> list[str]:
+    """The axis of seconds: how far every method got, within the limits with every seed first."""
+    found: dict[str, list[MethodResult]] = {}
+    for file in sorted(folder.glob("*.json")):
+        entry = result(file)
+        found.setdefault(entry.task, []).append(entry)
+    lines = []
+    for task in TASKS:
+        comparison = compare_task(found[task], {"threshold": math.inf}) if task in found else None
+        for standing in comparison.standings if comparison else ():
+            entry = standing.entry
+            name = ALGO_NAMES[entry.algo]
+            columns = [
+                TASK_NAMES[task], f"**{name}**" if standing.is_within else name,
+                f"{entry.seeds[0]} to {entry.seeds[-1]}", f"{entry.env_steps:,}", interval(entry.final.returns),
+                ", ".join(map(interval, entry.final.costs.T)),
+                f"{standing.feasible_seeds} of {len(entry.seeds)}", f"{entry.final.wall_s:.0f} s",
+                entry.source["commit"],
+            ]  # fmt: skip
+            lines.append(f"| {' | '.join(columns)} |")
+    return lines
+
+
 def page() -> str:
     """The whole page."""
     parts, every = [], comparisons()
@@ -227,6 +250,12 @@ def page() -> str:
         )
     if every:
         parts.append("**Against the paper.** " + claims_text(check_claims(every)))
+    if rows := in_seconds():
+        parts.append(
+            "**The axis of seconds**, one H200 alone, training and compiling, then the evaluation:\n\n"
+            "| task | method | seeds | steps a seed | return | costs | seeds within | took | commit |\n"
+            "|---|---|---|---|---|---|---|---|---|\n" + "\n".join(rows)
+        )
     if changed := changed_since():
         parts.append(
             "Methods before they were changed, seeds 400 to 409 (above: 410 to 419):\n\n"

@@ -5,10 +5,12 @@
     python benchmarks/protocol/search.py choose --out tuned                     # the best of each task and method
     python benchmarks/protocol/search.py evaluate --task drone --algo pcpo --out tuned   # it, on seeds 400 to 409
     python benchmarks/protocol/search.py evaluate --task drone --algo awavo --again   # changed since: 410 to 419
+    python benchmarks/protocol/search.py seconds --task drone --algo pcpo --out tuned   # as far as it gets in a minute
 
 `run` and `evaluate` skip what is there, so they resume, and several machines can share a folder's files. Ours are not
 searched: ORPO-DR and AWaVO have one configuration for every task. Results of `run` lie in `tuned` (in `tuned/before` of
-baselines before they were corrected), those of `evaluate` in `results` beside this file, or in `again`.
+baselines before they were corrected), those of `evaluate` in `results` beside this file, or in `again`, those of
+`seconds` in `seconds`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ HERE = Path(__file__).parent
 SETTINGS = HERE / "settings.json"
 NUM, SEED, TUNING_SEEDS, EVALUATION_SEEDS, SEEDS_AGAIN = 20, 20_261_117, (100, 3), (400, 10), (410, 10)
 FOREVER = 1e9
+# The axis of seconds: seeds; seconds of training, compiling included, of the walker more; seconds kept for evaluation;
+# environments and steps of each for methods that learn from fresh data, environments of ORPO-DR. Who plans (AWaVO,
+# PaETS) or learns off policy has no use for more than its own.
+SEEDS_SECONDS, SECONDS, KEPT, MANY, LENGTH, MANY_OURS = (420, 10), {"walker-mjx": 360.0}, 10.0, 4096, 32, 2048
+MINUTE, IN_JAX = 60.0, ("cartpole", "acrobot", "drone", "navigation", "pendulum", "walker-mjx")
 OURS = ("awavo", "orpo-dr")
 MEASURE = HERE.parent / "learner" / "measure.py"
 
@@ -112,6 +119,25 @@ def command(task: str, algo: str, number: int, out: Path, until: float, seeds: t
     ]  # fmt: skip
 
 
+def command_in_seconds(task: str, algo: str, number: int, out: Path) -> list[str]:
+    """The measurement of how far the chosen setting gets in so many seconds, with thousands of environments."""
+    limits = ["--limits", *map(str, TASKS[task][0])] if TASKS[task][0] else []
+    setting = {} if algo in OURS else setting_of(task, algo, number)
+    fresh = "rollout_length" in SPACES.get(algo, {})
+    envs = MANY if fresh else MANY_OURS if algo == "orpo-dr" else setting.get("num_envs", 0)
+    setting |= {"rollout_length": LENGTH} if fresh else {}
+    pairs = [f"{name}={value}" for name, value in setting.items() if name != "num_envs"]
+    first, count = SEEDS_SECONDS
+    return [
+        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits,
+        # More than anybody takes; a hundredth of them is a second's work or less, after which the clock is looked at.
+        "--steps", str(100_000_000 if fresh else 8_000_000 if algo == "orpo-dr" else 300_000),
+        "--first-seed", str(first), "--seeds", str(3 if task == "walker-mjx" else count),
+        *(["--num-envs", str(envs)] if envs else []), *(["--option", *pairs] if pairs else []),
+        "--until", str(SECONDS.get(task, MINUTE) + KEPT), "--out", str(out),
+    ]  # fmt: skip
+
+
 def score(file: Path, limits: list[float]) -> tuple[int, float]:
     """Seeds within their limits, then the mean return of the last check."""
     row = json.loads(file.read_text())["rows"][-1]
@@ -131,7 +157,7 @@ def choose(task: str, algo: str, tuned: Path) -> tuple[Path, int] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("draw", "run", "choose", "evaluate"))
+    parser.add_argument("what", choices=("draw", "run", "choose", "evaluate", "seconds"))
     parser.add_argument("--task", choices=sorted(TASKS))
     parser.add_argument("--algo", choices=sorted([*SPACES, *OURS]))
     parser.add_argument("--settings", type=int, nargs="*", default=list(range(NUM)), help="numbers, all if not given")
@@ -152,15 +178,20 @@ def main() -> None:
         return
     if not (args.task and args.algo):
         parser.error(f"{args.what} needs --task and --algo")
-    if args.what == "evaluate":
+    if args.what == "seconds" and args.task not in IN_JAX:
+        parser.error(f"{args.task} is not in JAX: the axis of seconds is for {', '.join(IN_JAX)}")
+    if args.what in ("evaluate", "seconds"):
         found = choose(args.task, args.algo, args.out)
         if args.algo not in OURS and (found is None or found[1] < NUM):
             parser.error(f"the search of {args.algo} on {args.task} is not complete in {args.out}")
         number = int(found[0].stem[-2:]) if found else 0
         folder, seeds = ("again", SEEDS_AGAIN) if args.again else ("results", EVALUATION_SEEDS)
-        out = HERE / folder / f"{args.task}-{args.algo}.json"
+        out = HERE / ("seconds" if args.what == "seconds" else folder) / f"{args.task}-{args.algo}.json"
         if not out.exists():
-            subprocess.run(command(args.task, args.algo, number, out, args.until, seeds), check=True)
+            told = command(args.task, args.algo, number, out, args.until, seeds)
+            if args.what == "seconds":
+                told = command_in_seconds(args.task, args.algo, number, out)
+            subprocess.run(told, check=True)
         return
     if args.algo in OURS:
         parser.error("ours are not searched")
