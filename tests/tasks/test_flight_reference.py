@@ -71,12 +71,23 @@ def test_files_give_the_same_reference(tmp_path):
         ("f.json", '{"path": [[0, 0, 0, 1], [1, 0, 0, 1], [1, 0, 0, 1], [2, 0, 0, 1]]}', "must grow"),
         ("f.csv", "a,b,c\n1,2,3\n", "neither x, y, z"),
         ("f.csv", "x,y,z\n1,2,nan\n2,2,2\n", "finite numbers"),
+        ("f.csv", "x,y,z\n", "holds no point"),
+        ("f.json", '{"waypoints": []}', "holds no point"),
+        ("f.csv", "x,y,z\n0,0," + "1" * 200_000 + "\n", "field limit"),
+        ("f.json", '{"waypoints": [[0, 0, 1], [' + "9" * 400 + ", 0, 1]]}", "too large"),
+        ("f.csv", "x,y,z\n0,0,1\n0.1,0,1\n60,0,1\n60,0.2,1\n0,0,1\n", "legs of about the same length"),
     ],
 )
 def test_files_that_are_none_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         read_reference(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("speed", [float("nan"), 0.0, -1.0, float("inf")])
+def test_a_speed_that_is_none_is_refused(speed):
+    with pytest.raises(InputError, match="must be a number of m/s above 0"):
+        read_reference("snap", speed)
 
 
 def test_an_unknown_name_is_refused():

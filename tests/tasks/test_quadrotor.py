@@ -195,6 +195,31 @@ def test_minimum_snap_passes_waypoints_smoothly_and_is_the_least():
         snap_reference(((0, 0, 1), (0, 0, 1)), 1.0)
 
 
+@pytest.mark.parametrize(("length", "speed"), [(30.0, 1.5), (500.0, 1.5), (1.0, 0.05)])
+def test_long_pieces_pass_their_waypoints_without_a_jump(length, speed):
+    # Once, pieces of 20 s and more missed them by their whole length.
+    points = np.array([[0, 0, 1.5], [length, 0, 1.5], [length, length, 1.5], [0, length, 1.5]])
+    reference, piece = snap_reference(points.tolist(), speed), length / speed
+    at = lambda times: np.asarray(reference(jnp.asarray(times, jnp.float32), P).position).T  # noqa: E731
+    np.testing.assert_allclose(at(piece * np.arange(4)), points, atol=1e-5 * length)
+    steps = np.linalg.norm(np.diff(at(np.linspace(0, 3 * piece, 3001)), axis=0), axis=1)
+    assert steps.max() < 3 * length / 1000 * 2.5
+
+
+def test_many_waypoints_are_passed_in_little_time():
+    points = np.random.default_rng(0).normal(size=(2000, 3))
+    durations = np.maximum(np.linalg.norm(np.diff(points, axis=0), axis=1) / 1.5, 0.5)
+    table = minimum_snap(points, durations)
+    ends = np.einsum("pkd,pk->pd", table, durations[:, None] ** np.arange(8))
+    np.testing.assert_allclose(ends, points[1:], atol=1e-9)
+    # Smooth, and the least: at an inner waypoint derivatives up to the sixth are the same on both sides.
+    for n in range(1, 7):
+        factors = [np.prod(np.arange(k, k - n, -1.0)) for k in range(n, 8)]
+        powers = durations[:-1, None] ** np.arange(8 - n)
+        before = np.einsum("k,pk,pkd->pd", factors, powers, table[:-1, n:])
+        np.testing.assert_allclose(before, factors[0] * table[1:, n], atol=1e-7 * np.abs(before).max())
+
+
 def test_the_inner_loop_follows_rates():
     def step(carry, _):
         body, loop = carry

@@ -21,13 +21,15 @@ from jaxtyping import Float
 
 from awavo.checks import all_finite
 from awavo.errors import InputError
-from awavo.tasks.quadrotor.references import REFERENCES, RefFn, RefState, make_reference, snap_reference
+from awavo.tasks.quadrotor.params import QuadrotorParams
+from awavo.tasks.quadrotor.references import REFERENCES, RefFn, RefState, make_reference, snap_reference, snap_seconds
 from awavo.types import FieldsView
 
 __all__ = ["FIGURE_OF_EIGHT", "Reference", "path_through", "read_reference", "reference_function", "stored_reference"]
 
 KINDS = (*REFERENCES, "path")
 MOST_POINTS, MOST_BYTES, FARTHEST = 2000, 2**24, 1e5
+FASTEST, STRONGEST = 30.0, 20.0  # m/s and m/s^2 of a path through waypoints: no thrust reaches further
 KNOT_S = 0.5  # a recorded path is followed through its means over so many seconds
 
 
@@ -131,6 +133,8 @@ def stored_reference(stored: FieldsView | None) -> Reference:
 
 def read_reference(text: str, speed: float = 1.5) -> Reference:
     """Return the reference of a name, or of a JSON or CSV file."""
+    if not 0 < speed < FARTHEST:  # False for NaN too
+        raise InputError(f"speed={speed} must be a number of m/s above 0.")
     if text in REFERENCES:
         return _checked(Reference(text, speed=speed))
     path = Path(text)
@@ -142,7 +146,9 @@ def read_reference(text: str, speed: float = 1.5) -> Reference:
     try:
         content = path.read_text(encoding="utf-8")
         timed, rows, speed = _csv(content, speed) if path.suffix == ".csv" else _json(content, speed)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if not rows:  # a reference without points is the built-in one
+            raise ValueError("it holds no point")
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, csv.Error) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
@@ -151,7 +157,21 @@ def read_reference(text: str, speed: float = 1.5) -> Reference:
         ) from error
     if timed:
         return path_through([row[0] for row in rows], [row[1:] for row in rows])
-    return _checked(Reference("snap", _rows(rows), (), speed))
+    return _flyable(_checked(Reference("snap", _rows(rows), (), speed)))
+
+
+def _flyable(reference: Reference) -> Reference:
+    """The path through waypoints, if a vehicle can fly it: a leg far shorter than its neighbours makes it swing."""
+    end = snap_seconds(reference.points, reference.speed)
+    times = jnp.linspace(0.0, end, 32 * len(reference.points), dtype=jnp.float32)
+    found = reference_function(reference)(times, QuadrotorParams())
+    fast, hard = (float(np.linalg.norm(x, axis=0).max()) for x in (found.velocity, found.acceleration))
+    if not (fast <= FASTEST and hard <= STRONGEST):
+        raise InputError(
+            f"the path through the waypoints reaches {fast:.3g} m/s and {hard:.3g} m/s2, at most {FASTEST:g} and "
+            f"{STRONGEST:g} can be flown: give a lower speed, and legs of about the same length."
+        )
+    return reference
 
 
 def _json(content: str, speed: float) -> tuple[bool, list[list[float]], float]:

@@ -1,7 +1,8 @@
 r"""References to track: a figure of eight, a circle, and minimum snap through waypoints.
 
 Minimum snap: pieces of degree 7 with :math:`\int \lVert p^{(4)} \rVert^2 dt` least, through the waypoints, at rest at
-both ends, continuous up to the third derivative. Without inequalities the quadratic programme is one linear system.
+both ends, continuous up to the third derivative. Without inequalities the quadratic programme is one linear system,
+in the derivatives at the inner waypoints.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import solveh_banded
 
 from awavo.checks import all_finite, check_choice
 from awavo.errors import InputError
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["REFERENCES", "RefState", "circle", "lissajous", "make_reference", "minimum_snap", "snap_reference"]
+__all__ = [
+    "REFERENCES", "RefState", "circle", "lissajous", "make_reference", "minimum_snap", "snap_reference", "snap_seconds",
+]  # fmt: skip
 
 REFERENCES = ("lissajous", "circle", "snap")
 DEGREE = 7  # the least that snap allows: its Euler-Lagrange equation is p^(8) = 0
+ROUNDING = 1e-12  # of the diagonal: beside a piece of hours, what one of half a second leaves open is lost in rounding
 WAYPOINTS = ((0, 0, 1.5), (2, 1, 1.8), (3, -1, 1.2), (0, -1.5, 1.5), (-3, 1, 1.8), (-2, -1, 1.2), (0, 0, 1.5))
 
 
@@ -67,40 +72,68 @@ def _powers(t: float, order: int) -> np.ndarray:
     return row
 
 
+def _unit_piece() -> tuple[np.ndarray, np.ndarray]:
+    """Of a piece that lasts 1: coefficients from what is given at both ends (place, three derivatives), and its snap.
+
+    The second matrix is the quadratic form of the integral of the squared fourth derivative in these numbers.
+    """
+    to_coefficients = np.linalg.inv([_powers(t, order) for t in (0.0, 1.0) for order in range(4)])
+    k = np.arange(4.0, DEGREE + 1)
+    scale = k * (k - 1) * (k - 2) * (k - 3)
+    hessian = np.zeros((DEGREE + 1, DEGREE + 1))
+    hessian[4:, 4:] = np.outer(scale, scale) / (k[:, None] + k - DEGREE)
+    return to_coefficients, to_coefficients.T @ hessian @ to_coefficients
+
+
 def minimum_snap(waypoints: Float[np.ndarray, "W 3"], durations: Float[np.ndarray, " P"]) -> Float[np.ndarray, "P 8 3"]:
-    """Coefficients of every piece, each in its own time from 0 to its duration, by the KKT system."""
-    pieces, num = len(durations), DEGREE + 1
-    # Integral of the product of fourth derivatives of t^a and t^b over a piece.
-    hessian = np.zeros((pieces * num, pieces * num))
-    for i, duration in enumerate(durations):
-        for a in range(4, num):
-            for b in range(4, num):
-                scale = np.prod(np.arange(a, a - 4, -1.0)) * np.prod(np.arange(b, b - 4, -1.0))
-                hessian[i * num + a, i * num + b] = scale * duration ** (a + b - 7) / (a + b - 7)
-    rows, values = [], []
+    """Coefficients of every piece, each in its own time from 0 to its duration.
 
-    def demand(entries: Sequence[tuple[int, np.ndarray]], value: np.ndarray) -> None:
-        row = np.zeros(pieces * num)
-        for piece, part in entries:
-            row[piece * num : (piece + 1) * num] += part
-        rows.append(row)
-        values.append(value)
+    What is looked for are the three derivatives at the inner waypoints: whatever they are, a piece that is made of
+    what is given at its ends goes through the waypoints and is smooth. (Coefficients under constraints would be of all
+    sizes, up to the seventh power of a duration, and long pieces missed their waypoints.)
+    """
+    pieces, (to_coefficients, snap) = len(durations), _unit_piece()
+    scales = np.tile(np.asarray(durations, float)[:, None] ** np.arange(4), 2)  # [piece, 8]: to a time of 1
+    forms = scales[:, :, None] * snap * scales[:, None] / durations[:, None, None] ** DEGREE
+    ends = np.zeros((pieces + 1, 4, 3))
+    ends[:, 0] = waypoints
+    if pieces > 1:
+        ends[1:-1, 1:] = _inner_derivatives(forms, waypoints)
+    given = np.concatenate([ends[:-1], ends[1:]], 1)
+    coefficients = np.einsum("ij,pj,pjd->pid", to_coefficients, scales, given)
+    return coefficients / durations[:, None, None] ** np.arange(DEGREE + 1)[:, None]
 
-    for i, duration in enumerate(durations):
-        demand([(i, _powers(0.0, 0))], waypoints[i])
-        demand([(i, _powers(duration, 0))], waypoints[i + 1])
-    # At rest at both ends, smooth in between.
-    for order in (1, 2, 3):
-        demand([(0, _powers(0.0, order))], np.zeros(3))
-        demand([(pieces - 1, _powers(durations[-1], order))], np.zeros(3))
-        for i in range(pieces - 1):
-            demand([(i, _powers(durations[i], order)), (i + 1, -_powers(0.0, order))], np.zeros(3))
-    # The stationary point of the quadratic form under the constraints, with their multipliers.
-    constraints = np.array(rows)
-    zero = np.zeros((len(rows), len(rows)))
-    system = np.block([[2 * hessian, constraints.T], [constraints, zero]])
-    right = np.concatenate([np.zeros((pieces * num, 3)), np.array(values)])
-    return np.linalg.lstsq(system, right, rcond=None)[0][: pieces * num].reshape(pieces, num, 3)
+
+def _inner_derivatives(
+    forms: Float[np.ndarray, "P 8 8"], waypoints: Float[np.ndarray, "P+1 3"]
+) -> Float[np.ndarray, "P-1 3 3"]:
+    """Velocity, acceleration and jerk at the inner waypoints with which the sum of all forms is least."""
+    count = len(forms) - 1
+    blocks = forms[:-1, 5:, 5:] + forms[1:, 1:4, 1:4]
+    links = forms[1:-1, 1:4, 5:]
+    right = -(forms[:-1, 5:, 0, None] * waypoints[:-2, None] + forms[1:, 1:4, 4, None] * waypoints[2:, None])
+    right -= (forms[:-1, 5:, 4, None] + forms[1:, 1:4, 0, None]) * waypoints[1:-1, None]
+    # With every unknown in its own size the diagonal is 1.
+    size = np.sqrt(np.diagonal(blocks, axis1=1, axis2=2))
+    blocks = blocks / (size[:, :, None] * size[:, None])
+    links = links / (size[:-1, :, None] * size[1:, None])
+    band = np.zeros((6, 3 * count))
+    for i in range(3):
+        for j in range(3):
+            if j >= i:
+                band[5 - (j - i), j::3] = blocks[:, i, j]
+            band[2 - (j - i), 3 + j :: 3] = links[:, i, j]
+    band[5] += ROUNDING
+    return solveh_banded(band, (right / size[:, :, None]).reshape(-1, 3)).reshape(count, 3, 3) / size[:, :, None]
+
+
+def _durations(lengths: Float[np.ndarray, " P"], speed: float) -> Float[np.ndarray, " P"]:
+    return np.maximum(lengths / speed, 0.5)  # at least half a second each
+
+
+def snap_seconds(waypoints: Sequence[Sequence[float]], speed: float) -> float:
+    """How long the reference through `waypoints` moves."""
+    return float(_durations(np.linalg.norm(np.diff(np.asarray(waypoints, float), axis=0), axis=1), speed).sum())
 
 
 def snap_reference(waypoints: Sequence[Sequence[float]], speed: float) -> RefFn:
@@ -113,22 +146,24 @@ def snap_reference(waypoints: Sequence[Sequence[float]], speed: float) -> RefFn:
     lengths = np.linalg.norm(np.diff(points, axis=0), axis=1)
     if (lengths < 1e-6).any():
         raise InputError("two waypoints in a row are the same: give each once.")
-    durations = np.maximum(lengths / speed, 0.5)  # at least half a second each
-    coefficients = minimum_snap(points, durations)
+    durations = _durations(lengths, speed)
     starts = np.concatenate([[0.0], np.cumsum(durations)])
+    # A piece's time runs from 0 to 1: powers of its seconds are too large or too small for single numbers.
+    coefficients = minimum_snap(points, durations) * durations[:, None, None] ** np.arange(DEGREE + 1)[:, None]
 
     def reference(time, params):
-        table, begins = jnp.asarray(coefficients, jnp.float32), jnp.asarray(starts, jnp.float32)
+        table, begins, lasts = (jnp.asarray(x, jnp.float32) for x in (coefficients, starts, durations))
         time = jnp.clip(time, 0.0, begins[-1])
         piece = jnp.clip(jnp.searchsorted(begins, time, side="right") - 1, 0, len(durations) - 1)
-        t = time - begins[piece]
+        t = (time - begins[piece]) / lasts[piece]
         found = []
         for order in range(3):
             weights = [
                 np.prod(np.arange(k, k - order, -1.0)) * t ** (k - order) if k >= order else jnp.zeros_like(t)
                 for k in range(DEGREE + 1)
             ]
-            found.append(jnp.stack([sum(w * table[piece, k, i] for k, w in enumerate(weights)) for i in range(3)]))
+            each = [sum(w * table[piece, k, i] for k, w in enumerate(weights)) for i in range(3)]
+            found.append(jnp.stack(each) / lasts[piece] ** order)
         return RefState(*found)
 
     return reference
