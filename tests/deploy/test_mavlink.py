@@ -92,6 +92,9 @@ def test_a_watchdog_without_end_is_refused(name, value):
         ({"url": "udpin://127.0.0.1"}, "is not HOST:PORT"),
         ({"url": "udpin://127.0.0.1:99999"}, "port from 1 to 65535"),
         ({"peer": "vehicle"}, "peer 'vehicle' is not HOST:PORT"),
+        ({"peer": "..:14540"}, "the host '..' is not known"),
+        ({"url": "udpin://127.0.0.1:\u00b2"}, "is not HOST:PORT"),
+        ({"url": "udpin://[::1"}, "is not HOST:PORT|is not known"),
         ({"url": "udpin://192.0.2.7:14540"}, "cannot listen on 192.0.2.7:14540"),
     ],
 )

@@ -7,10 +7,10 @@ here: whoever can send from the vehicle's own address and port is still believed
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 
 from awavo.errors import InputError
 
@@ -25,17 +25,17 @@ SIGNATURE = 13
 def read_address(text: str, what: str) -> Address:
     """Read HOST:PORT; a name is looked up once, here."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
         raise InputError(f"{what} '{text}' is not HOST:PORT with a port from 1 to 65535.")
     try:
         return socket.gethostbyname(host), int(port)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name that is none (empty parts, a zero byte) is a ValueError
         raise InputError(f"{what} '{text}': the host '{host}' is not known ({error}).") from error
 
 
 def read_url(url: str) -> tuple[str, Address] | None:
     """Kind (udpin or udpout) and address of a UDP url; None for one of another kind, such as serial."""
-    kind, address = urlsplit(url).scheme, url.partition("://")[2]
+    kind, address = url.partition(":")[0].lower(), url.partition("://")[2]
     return (kind, read_address(address, "url")) if kind in ("udpin", "udpout") else None
 
 
