@@ -3,6 +3,7 @@
 import functools
 import json
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from ulog_writer import LAYOUTS, write_layout, write_ulog
 from awavo.cli.main import main
 from awavo.errors import InputError
 from awavo.explain.ulog import force_balance, ulog_segments
-from awavo.explain.ulog_file import read_ulog
+from awavo.explain.ulog_file import ULogFile, read_ulog
+from awavo.explain.ulog_topics import firmware
 
 GRAVITY, HOVER = 9.81, 0.4
 TOPICS = {
@@ -266,6 +268,54 @@ def test_a_quaternion_and_its_negative_are_one_attitude(tmp_path):
     flipped = lambda times, rows: (times, [[(-1.0) ** i * x for x in row] for i, row in enumerate(rows)])  # noqa: E731
     found = force_balance(shifted(tmp_path / "f.ulg", vehicle_attitude=flipped))
     np.testing.assert_allclose(found.force, 0, atol=1e-4)
+
+
+def with_topic(path, name, fields, samples):
+    """A flight with one more topic, its samples as bytes."""
+    message = lambda kind, body: struct.pack("<HB", len(body), kind[0]) + body  # noqa: E731
+    data = shifted(path).read_bytes()
+    parts = [message(b"F", f"{name}:{fields}".encode()), message(b"A", struct.pack("<BH", 0, 99) + name.encode())]
+    path.write_bytes(data + b"".join([*parts, *(message(b"D", struct.pack("<H", 99) + body) for body in samples)]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("topic", "fields"),
+    [
+        ("vehicle_land_detected", "uint64_t timestamp;char landed;"),
+        ("vehicle_land_detected", "uint64_t[2] timestamp;bool landed;"),
+        ("vehicle_land_detected", "char timestamp;bool landed;"),
+        ("vehicle_local_position", "uint64_t timestamp;float[2] x;float y;float z;"),
+        ("hover_thrust_estimate", "uint64_t timestamp;float[2] hover_thrust;float hover_thrust_var;bool valid;"),
+    ],
+)
+def test_topics_that_help_are_left_out_where_their_fields_are_of_another_type(tmp_path, topic, fields):
+    samples = [struct.pack("<Q", i * 1_000_000) + b"?" * 24 for i in range(4)]
+    found = force_balance(with_topic(tmp_path / "f.ulg", topic, fields, samples))
+    assert found.position is None
+    assert found.hover.source != "hover_thrust_estimate"
+    assert "the log has no land detector" in found.notes[0]
+
+
+def test_a_land_detector_whose_times_run_backwards_is_refused(tmp_path):
+    samples = [struct.pack("<Q?", t, landed) for t, landed in ((7_000_000, True), (0, False))]
+    with pytest.raises(InputError, match="vehicle_land_detected run backwards"):
+        force_balance(
+            with_topic(tmp_path / "f.ulg", "vehicle_land_detected", "uint64_t timestamp;bool landed;", samples)
+        )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30, -1.0])
+def test_a_firmware_that_is_none_is_unknown(value):
+    assert firmware(ULogFile({}, False, {"ver_sw_release": value})) == "unknown"
+
+
+def test_tiny_samples_take_no_more_memory_than_the_file(tmp_path):
+    path = with_topic(tmp_path / "f.ulg", "vehicle_status", "uint8_t vehicle_type;", [b"xy"] * 200_000)
+    tracemalloc.start()
+    assert len(read_ulog(path, ["vehicle_status"]).samples["vehicle_status"]) == 200_000
+    assert tracemalloc.get_traced_memory()[1] < 3 * path.stat().st_size
+    tracemalloc.stop()
 
 
 def test_formats_that_promise_much_or_nonsense_are_refused(tmp_path):

@@ -101,7 +101,7 @@ def _logged(columns: list[Series], times: np.ndarray) -> np.ndarray:
 
 
 def _flying(log: ULogFile, throttle: np.ndarray, times: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
-    air, as_plane = in_air(log, times)
+    air, as_plane = in_air(log, times, path)
     notes = ["the part flown as a plane was left out"] if as_plane.any() else []
     if air is None:
         notes.append(f"the log has no land detector: thrust above {FLYING:.0%} was taken for flight")
@@ -124,8 +124,8 @@ def _flying(log: ULogFile, throttle: np.ndarray, times: np.ndarray, path: Path) 
 
 def _hover(log: ULogFile, times: np.ndarray, path: Path) -> Hover:
     """The hover throttle that the log states: PX4's own estimate, else the parameter, with the battery's voltage."""
-    found = series(log, "hover_thrust_estimate", ("hover_thrust", "hover_thrust_var"), path)
-    valid = series(log, "hover_thrust_estimate", ("valid",), path)
+    found = series(log, "hover_thrust_estimate", ("hover_thrust", "hover_thrust_var"), path, 2)
+    valid = series(log, "hover_thrust_estimate", ("valid",), path, 1)
     if found is not None:
         ok = np.isfinite(found.values).all(1) & (found.values[:, 0] > 0.05) & (found.values[:, 0] < 1)
         ok &= True if valid is None else valid.values[:, 0] > 0
@@ -138,7 +138,7 @@ def _hover(log: ULogFile, times: np.ndarray, path: Path) -> Hover:
     if not 0.05 < told < 0.95 or abs(told - DEFAULT_HOVER) < 1e-6:
         return Hover(np.full(len(times), DEFAULT_HOVER), UNKNOWN_STD, "none", False)
     throttle, source = np.full(len(times), told), "MPC_THR_HOVER"
-    battery = series(log, "battery_status", ("voltage_v",), path)
+    battery = series(log, "battery_status", ("voltage_v",), path, 1)
     if battery is not None and (np.isfinite(battery.values) & (battery.values > 3)).all():
         volts = _on_grid(battery, times)[:, 0]
         # Thrust goes with the square of the voltage: at a lower one, the same force takes more throttle.
@@ -184,7 +184,7 @@ def force_balance(path: str | Path) -> ForceBalance:
     if not hover.known:
         hover = hover._replace(throttle=np.full(len(times), fitted), source="fitted to this flight")
     force, other = (model, free) if hover.known else (free, free)
-    place = series(log, "vehicle_local_position", ("x", "y", "z"), path)
+    place = series(log, "vehicle_local_position", ("x", "y", "z"), path, 3)
     position = None if place is None else _on_grid(place, times)
     rates = {c.topic: c.rate for c in columns}
     return ForceBalance(

@@ -53,9 +53,10 @@ def read_ulog(path: Path, topics: Collection[str]) -> ULogFile:
     content = path.read_bytes()
     if content[:7] != MAGIC:
         raise InputError(f"'{path}' cannot be read as a ULog: it does not begin like one.")
-    formats: dict[str, str] = {}
+    formats: dict[str, np.dtype] = {}
     numbers: dict[int, str] = {}
-    bodies: dict[str, list[bytes]] = {}
+    # Side by side: an object for each sample would take many times what small ones take in the file.
+    bodies: dict[str, bytearray] = {}
     values: dict[str, float] = {}
     place, damaged, appended = 16, False, _appended(content, path)
     while place < len(content):
@@ -70,20 +71,24 @@ def read_ulog(path: Path, topics: Collection[str]) -> ULogFile:
             break
         if kind == ord("D") and size >= 2:
             name = numbers.get(struct.unpack_from("<H", content, body)[0])
-            if name is not None:
-                bodies[name].append(content[body + 2 : place])
+            length = formats[name].itemsize if name in formats else 0
+            if name is not None and 0 < length <= size - 2:  # those of a wrong size are left out
+                bodies[name] += content[body + 2 : body + 2 + length]
         elif kind == ord("F"):
             name, _, fields = content[body:place].decode(errors="replace").partition(":")
-            if name in topics:
-                formats[name] = fields
+            if name in topics and not bodies.get(name):
+                formats[name] = _record_type(fields)
         elif kind == ord("A") and size > 3 and content[body] == 0:  # the first instance of a topic
             name = content[body + 3 : place].decode(errors="replace")
             if name in topics and name not in bodies:
                 numbers[struct.unpack_from("<H", content, body + 1)[0]] = name
-                bodies[name] = []
+                bodies[name] = bytearray()
         elif kind in b"PI" and size > 1:
             _keep_number(content[body:place], values)
-    samples = {name: _records(formats[name], found) for name, found in bodies.items() if name in formats}
+    samples = {
+        name: np.frombuffer(found, formats[name]) if found else np.zeros(0, formats[name])
+        for name, found in bodies.items() if name in formats
+    }  # fmt: skip
     return ULogFile(samples, damaged, values)
 
 
@@ -112,21 +117,20 @@ def _keep_number(body: bytes, values: dict[str, float]) -> None:
         values.setdefault(name, float(np.frombuffer(rest, dtype)[0]))
 
 
-def _records(fields: str, bodies: list[bytes]) -> np.ndarray:
-    """Samples as records of a format such as `uint64_t timestamp;float[3] xyz;`; those of a wrong size are left out."""
-    columns = []
+def _record_type(fields: str) -> np.dtype:
+    """Type of a record of a format such as `uint64_t timestamp;float[3] xyz;`; without fields where it is none."""
+    columns, none = [], np.dtype([])
     for field in filter(None, fields.split(";")):
         match = FIELD.fullmatch(field)
         # Types of the user's own do not occur in the topics that are read here.
         if match is None or match[1] not in TYPES:
-            return np.zeros(0, [])
+            return none
         columns.append((match[3], TYPES[match[1]], (int(match[2]),) if match[2] else ()))
     while columns and columns[-1][0].startswith("_padding"):  # left out of samples
         columns.pop()
     try:
         kind = np.dtype(columns)
     except ValueError:  # a name that is there twice
-        return np.zeros(0, [])
+        return none
     # The size of a message has 16 bits: a larger format has no samples.
-    whole = [body[: kind.itemsize] for body in bodies if 0 < kind.itemsize <= len(body)]
-    return np.frombuffer(b"".join(whole), kind) if whole else np.zeros(0, kind if kind.itemsize < 2**16 else [])
+    return kind if kind.itemsize < 2**16 else none

@@ -52,25 +52,33 @@ class Series(NamedTuple):
         return float((len(self.times) - 1) / max(self.times[-1] - self.times[0], 1e-9))
 
 
-def series(log: ULogFile, topic: str, fields: tuple[str, ...], path: Path) -> Series | None:
-    """Return the fields of a topic side by side, or None where the log does not hold two samples of all of them."""
+def series(log: ULogFile, topic: str, fields: tuple[str, ...], path: Path, size: int | None = None) -> Series | None:
+    """Return the fields of a topic side by side, or None where the log does not hold two samples of all of them.
+
+    With a `size` also where they are not so many numbers.
+    """
     data = log.samples.get(topic, np.zeros(0, []))
     names = data.dtype.names or ()
     if len(data) < 2 or "timestamp" not in names or not set(fields) <= set(names):
         return None
     if data.dtype["timestamp"].kind != "u" or any(data.dtype[f].base.kind not in "fui" for f in fields):
         return None
+    columns = [np.asarray(data[f], float).reshape(len(data), -1) for f in fields]
+    values = np.concatenate(columns, 1)
+    return Series(topic, _times(data, topic, path), values) if size in (None, values.shape[1]) else None
+
+
+def _times(data: np.ndarray, topic: str, path: Path) -> np.ndarray:
     times = np.asarray(data["timestamp"], float) * 1e-6
     if (np.diff(times) < 0).any():
         raise InputError(f"'{path}': the times of {topic} run backwards: the log is damaged.")
-    columns = [np.asarray(data[f], float).reshape(len(data), -1) for f in fields]
-    return Series(topic, times, np.concatenate(columns, 1))
+    return times
 
 
 def need(log: ULogFile, topic: str, field: str, size: int, path: Path) -> Series:
     """Return a topic without which there is no balance, or say that the log was made without it."""
-    found = series(log, topic, (field,), path)
-    if found is None or found.values.shape[1] != size:
+    found = series(log, topic, (field,), path, size)
+    if found is None:
         present = ", ".join(sorted(log.samples)) or "none of the topics that are looked for"
         raise InputError(f"'{path}' has no usable {topic} ({field}), which every balance needs; it holds {present}.")
     return found
@@ -101,27 +109,29 @@ def held(found: Series, times: Float[np.ndarray, " T"]) -> Float[np.ndarray, "T 
     return found.values[np.maximum(np.searchsorted(found.times, times, side="right") - 1, 0)]
 
 
-def _single(log: ULogFile, topic: str, field: str) -> np.ndarray | None:
+def _single(log: ULogFile, topic: str, field: str, path: Path) -> np.ndarray | None:
     """Times and values of a field that may have been logged only once, as what rarely changes is."""
     data = log.samples.get(topic, np.zeros(0, []))
     names = data.dtype.names or ()
-    if not len(data) or not {"timestamp", field} <= set(names) or data.dtype[field].shape != ():
+    if not len(data) or not {"timestamp", field} <= set(names):
         return None
-    return np.stack([np.asarray(data["timestamp"], float) * 1e-6, np.asarray(data[field], float)])
+    if data.dtype["timestamp"].kind != "u" or data.dtype[field].kind not in "fui":  # an array has kind V
+        return None
+    return np.stack([_times(data, topic, path), np.asarray(data[field], float)])
 
 
-def _state(log: ULogFile, topic: str, field: str, times: np.ndarray) -> np.ndarray | None:
-    found = _single(log, topic, field)
+def _state(log: ULogFile, topic: str, field: str, times: np.ndarray, path: Path) -> np.ndarray | None:
+    found = _single(log, topic, field, path)
     if found is None:
         return None
     return found[1][np.maximum(np.searchsorted(found[0], times, side="right") - 1, 0)]
 
 
-def in_air(log: ULogFile, times: Float[np.ndarray, " T"]) -> tuple[np.ndarray | None, np.ndarray]:
+def in_air(log: ULogFile, times: Float[np.ndarray, " T"], path: Path) -> tuple[np.ndarray | None, np.ndarray]:
     """Say when the land detector saw the vehicle in the air (None without one), and when it flew as a plane."""
-    ground = [x for name in ON_GROUND if (x := _state(log, "vehicle_land_detected", name, times)) is not None]
-    kind = _state(log, "vehicle_status", "vehicle_type", times)
-    rotary = _state(log, "vehicle_status", "is_rotary_wing", times)
+    ground = [x for name in ON_GROUND if (x := _state(log, "vehicle_land_detected", name, times, path)) is not None]
+    kind = _state(log, "vehicle_status", "vehicle_type", times, path)
+    rotary = _state(log, "vehicle_status", "is_rotary_wing", times, path)
     as_plane = kind == FIXED_WING if kind is not None else rotary == 0 if rotary is not None else np.zeros(len(times))
     as_plane = np.asarray(as_plane, bool)
     return (~np.any(np.array(ground) > 0, 0) if ground else None), as_plane
@@ -129,5 +139,6 @@ def in_air(log: ULogFile, times: Float[np.ndarray, " T"]) -> tuple[np.ndarray | 
 
 def firmware(log: ULogFile) -> str:
     """Return PX4's version as the log says it."""
-    release = int(log.numbers.get("ver_sw_release", 0))
+    told = log.numbers.get("ver_sw_release", 0.0)
+    release = int(told) if 0 < told < 2**32 else 0  # False for NaN too
     return f"{release >> 24}.{release >> 16 & 255}.{release >> 8 & 255}" if release else "unknown"
