@@ -151,6 +151,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(record, tmp_path, capsys):
     cases = [
         [str(tmp_path / "absent.mcap")], [str(tmp_path / "junk.mcap")], [str(tmp_path / "note.txt")],
         [str(record), "--factor", "wnd", "--out", str(tmp_path / "o")], [str(tmp_path)],
+        [str(record), "--factor", "obstacle:30", "--out", str(tmp_path / "o")],
+        [str(record), "--factor", "obstacle:3", "--factor", "obstacle:03", "--out", str(tmp_path / "o")],
         [str(record), "--every", "0", "--out", str(tmp_path / "o")],
         [str(record), "--threshold", "7", "--out", str(tmp_path / "o")], ["FT9"],
     ]  # fmt: skip
@@ -251,6 +253,22 @@ def test_names_in_a_record_cannot_run_in_the_page(record, tmp_path):
     page = (tmp_path / "evil-explained" / "explanation.html").read_text()
     assert evil not in page
     assert page.count("<script") == 2
+
+
+def test_the_order_of_names_changes_nothing(record):
+    """The other order was taken for factors of one's own: other intervals, of the pool alone, not calibrated."""
+    from awavo.control.flight_planner import FACTORS
+    from awavo.explain.flight_factors import named_factors
+    from awavo.explain.flight_report import explain_log
+    from awavo.explain.record import read_log
+
+    assert named_factors(FACTORS[::-1]) == named_factors(()) == FACTORS
+    assert named_factors(["obstacle:03", "wind"]) == ("obstacle:3", "wind")
+    log = read_log(record)
+    found, turned = explain_log(log, every=20), explain_log(log, FACTORS[::-1], every=20)
+    assert turned.names == found.names
+    for part, other in zip(found.influence, turned.influence, strict=True):
+        np.testing.assert_array_equal(part, other)
 
 
 @pytest.mark.parametrize("place", ["file", "read-only"])

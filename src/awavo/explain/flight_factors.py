@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from awavo.control.belief import Belief
-from awavo.control.flight_planner import DecisionInputs, flight_planner, likelihoods
+from awavo.control.flight_planner import FACTORS, DecisionInputs, flight_planner, likelihoods
 from awavo.control.planner_config import PlannerConfig
-from awavo.errors import UnknownNameError, did_you_mean
+from awavo.errors import InputError, UnknownNameError, did_you_mean
 from awavo.explain.decision import coalition_scores
-from awavo.explain.factors import Factor
+from awavo.explain.factors import Factor, check_factors
 from awavo.explain.intervals import LEVEL, Band, nested_draws, quantile_band
 from awavo.explain.measures import coalition_weights, influences
 from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT, Reference, reference_function
@@ -27,10 +27,11 @@ from awavo.tasks.quadrotor.params import QuadrotorParams
 
 __all__ = [
     "FLIGHT_FACTORS", "NUM_RESAMPLES", "Situation", "Uncertain", "factor_weights", "flight_factor", "measure_band",
-    "true_influence", "uncertain_posteriors",
+    "named_factors", "true_influence", "uncertain_posteriors",
 ]  # fmt: skip
 
 FAR = 1e4
+SINGLE, MOST_OBSTACLES = re.compile(r"obstacle:(\d{1,4})"), 10_000
 NUM_FORCES, NUM_RESAMPLES = 8, 24
 
 
@@ -61,15 +62,30 @@ FLIGHT_FACTORS = {
 
 def flight_factor(name: str) -> Factor:
     """Return a factor by name; `obstacle:3` is one cylinder of the forest."""
-    single = re.fullmatch(r"obstacle:(\d{1,4})", name)
+    single = SINGLE.fullmatch(name)
     if single:
         number = int(single[1])
-        return Factor(name, lambda s: _clear(s, number), f"obstacle number {number}")
+        return Factor(f"obstacle:{number}", lambda s: _clear(s, number), f"obstacle number {number}")
     if name not in FLIGHT_FACTORS:
         raise UnknownNameError(
             f"no flight factor is named '{name}'.{did_you_mean(name, [*FLIGHT_FACTORS, 'obstacle:0'])}"
         )
     return FLIGHT_FACTORS[name]
+
+
+def named_factors(names: Sequence[str], forest: Forest | None = None) -> tuple[str, ...]:
+    """Return the names as they are asked for: the planner's own factors where none or both of them are given.
+
+    In whatever order both are named, it is the same question, with the same intervals. With a `forest` an obstacle that
+    it does not have is refused.
+    """
+    factors = check_factors([flight_factor(name) for name in names or FACTORS])
+    plain = tuple(factor.name for factor in factors)
+    count = MOST_OBSTACLES if forest is None else len(forest.x)
+    for name in plain:
+        if (single := SINGLE.fullmatch(name)) and int(single[1]) >= count:
+            raise InputError(f"there is no {name}: the flight has {count} obstacles, counted from 0.")
+    return FACTORS if set(plain) == set(FACTORS) else plain
 
 
 def factor_weights(

@@ -23,6 +23,7 @@ from awavo.explain.flight_factors import (
     factor_weights,
     flight_factor,
     measure_band,
+    named_factors,
     uncertain_posteriors,
 )
 from awavo.explain.hindsight import Hindsight
@@ -190,9 +191,7 @@ def explain_log(
     every = spacing(len(log.decisions)) if every is None else every
     if every < 1:
         raise InputError(f"every={every} must be >= 1.")
-    names = tuple(names)
-    for name in names:
-        flight_factor(name)
+    names = named_factors(names, log.decisions[0].inputs.forest)
     seen = log_hindsight(log)[0] if seen is None else seen
     chosen = log.decisions[::every]
     params = jax.tree.map(lambda x: np.asarray(x, np.float32), log.params)

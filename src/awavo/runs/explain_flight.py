@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from awavo.checks import LARGEST_SEED, check_range
-from awavo.control.flight_planner import FACTORS
 from awavo.errors import InputError
-from awavo.explain.flight_factors import flight_factor
+from awavo.explain.flight_factors import named_factors
 from awavo.explain.flight_report import FlightExplanation, explain_log, spacing
 from awavo.explain.mcap_file import require_mcap
 from awavo.explain.mismatch import alarm_text, log_hindsight
@@ -67,8 +66,7 @@ def fly_and_explain(
 
 
 def _check(factors: Sequence[str], every: int | None, threshold: float) -> None:
-    for name in factors:
-        flight_factor(name)
+    named_factors(factors)
     if every is not None and every < 1:
         raise InputError(f"--every {every} must be >= 1.")
     if not 0 <= threshold <= 1:
@@ -104,8 +102,9 @@ def explain_record(
     require_writable(out)
     with doing("1 of 4: reading and looking back on the flight"):
         log = read_log(path)
+        names = named_factors(factors, log.decisions[0].inputs.forest)
         seen, alarms = log_hindsight(log)
-    again_every, names = -(-len(log.decisions) // MOST_AGAIN), tuple(factors) or FACTORS
+    again_every = -(-len(log.decisions) // MOST_AGAIN)
     with doing("2 of 4: replaying", -(-len(log.decisions) // again_every), "decisions") as work:
         replay = replay_log(log, again_every, work.advance)._asdict()
     every = spacing(len(log.decisions)) if every is None else every
