@@ -44,6 +44,13 @@ def test_a_vehicle_as_told_raises_none():
     assert alarms(small) == []
 
 
+def test_a_filter_told_of_no_noise_raises_an_alarm_with_a_number():
+    beliefs, silent = flight(), P._replace(force_noise=0.0)
+    (alarm,) = flight_alarms(beliefs, review(beliefs, bodies(), TIMES, silent), silent, TIMES)
+    assert alarm.kind == "noise"
+    assert np.isfinite(alarm.value)
+
+
 @pytest.mark.parametrize(
     ("kind", "change"),
     [

@@ -118,8 +118,11 @@ def test_numbers_that_are_not_finite_do_not_break_a_record(record, tmp_path):
     assert jax.random.key_data(again.inputs.key).tolist() == jax.random.key_data(first.inputs.key).tolist()
 
 
-def rewritten(path, record, change, compression="zstd"):
-    """The record with every message changed: `change(topic, content)` returns what to write, or bytes as they are."""
+def rewritten(path, record, change, compression="zstd", after=None):
+    """The record with every message changed: `change(topic, content)` returns what to write, or bytes as they are.
+
+    `after` is how many messages are written before one more (topic, content).
+    """
     from mcap.reader import make_reader
     from mcap.writer import CompressionType, Writer
 
@@ -129,7 +132,9 @@ def rewritten(path, record, change, compression="zstd"):
         schema = writer.register_schema(name="any", encoding="jsonschema", data=b"{}")
         channels = {n: writer.register_channel(topic=n, message_encoding="json", schema_id=schema)
                     for n in ("/flight", "/decision")}  # fmt: skip
-        for _, channel, message in make_reader(source).iter_messages(log_time_order=False):
+        for count, (_, channel, message) in enumerate(make_reader(source).iter_messages(log_time_order=False)):
+            if after is not None and count == after[0]:
+                writer.add_message(channels[after[1][0]], message.log_time, json.dumps(after[1][1]).encode(), 0)
             content = change(channel.topic, json.loads(message.data))
             data = content if isinstance(content, bytes) else json.dumps(content).encode()
             writer.add_message(channels[channel.topic], message.log_time, data, message.publish_time)
@@ -247,6 +252,35 @@ def test_a_record_with_a_bent_head_is_refused(record, tmp_path, case):
 
     with pytest.raises(InputError):
         read_log(rewritten(tmp_path / "own.mcap", record, change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: {**c, "time": other(-0.02 * c["index"])},
+        lambda c: {**c, "time": other(1.0)},
+        lambda c: {**c, "index": 5},
+        lambda c: {**c, "index": 39 - c["index"]},
+    ],
+)
+def test_decisions_that_do_not_follow_each_other_are_refused(record, tmp_path, change):
+    own = rewritten(tmp_path / "own.mcap", record, lambda topic, c: change(c) if topic == "/decision" else c)
+    with pytest.raises(InputError, match="numbers or times of its decisions do not grow"):
+        read_log(own)
+
+
+def test_two_flights_in_one_file_are_refused(record, tmp_path):
+    """As tools that merge recordings write them; once, all decisions were taken for made under the last settings."""
+    head = {}
+
+    def change(topic, content):
+        head.update(content if topic == "/flight" else {})
+        return content
+
+    rewritten(tmp_path / "own.mcap", record, change)
+    path = rewritten(tmp_path / "two.mcap", record, lambda _, c: c, after=(20, ("/flight", head)))
+    with pytest.raises(InputError, match="holds more than one flight"):
+        read_log(path)
 
 
 def test_a_large_file_is_refused_unread(record, monkeypatch):

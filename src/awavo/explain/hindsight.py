@@ -28,7 +28,7 @@ from awavo.control.belief import DRAG_STD, FORCE_STD, LIFT_STD, LIFT_TIME, MASS_
 from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.params import QuadrotorParams
 
-__all__ = ["Air", "Hindsight", "look_back", "still_forces"]
+__all__ = ["LEAST", "Air", "Hindsight", "look_back", "still_forces"]
 
 # Degrees of freedom of the steps; rounds of reweighting; m/s beyond which no wind is believed.
 TAIL, ROUNDS, STRONGEST = 2.0, 12, 30.0

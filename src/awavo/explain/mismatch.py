@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from awavo.control.belief import Belief
-from awavo.explain.hindsight import Hindsight, look_back, still_forces
+from awavo.explain.hindsight import LEAST, Hindsight, look_back, still_forces
 from awavo.explain.record import FlightLog
 from awavo.tasks.quadrotor.body import Body
 from awavo.tasks.quadrotor.params import QuadrotorParams
@@ -62,7 +62,7 @@ def flight_alarms(
 ) -> list[Alarm]:
     """Return what does not fit in a flight's beliefs, time first, and in what was seen looking back on it."""
     mean = np.asarray(beliefs.mean, float)
-    noise = np.sqrt(np.maximum(np.asarray(beliefs.watch.noise, float), 0)) / float(params.force_noise)
+    noise = np.sqrt(np.maximum(np.asarray(beliefs.watch.noise, float), 0)) / max(float(params.force_noise), LEAST)
     surprise = np.asarray(beliefs.watch.surprise, float)
     settled = np.arange(len(mean)) >= min(SETTLED, len(mean) - 1)
     found = []

@@ -209,6 +209,8 @@ def read_log(path: str | Path) -> FlightLog:
             if topic == "/flight":
                 if content["format"] not in READABLE:
                     raise InputError(f"'{path}' has record format {content['format']}, expected {FORMAT}.")
+                if head is not None:
+                    raise InputError(f"'{path}' holds more than one flight: explain each record by itself.")
                 head = _checked_head(content)
             elif topic == "/decision" and head is not None:
                 decisions.append(_decision(content, head[3], head[1]))
@@ -222,8 +224,16 @@ def read_log(path: str | Path) -> FlightLog:
         raise InputError(f"'{path}' is not a decision record of awavo{reason}.")
     if not decisions:
         raise InputError(f"'{path}' holds no decision ({missing[0] if missing else 'it is empty'}).")
+    if not _in_order(decisions):
+        raise InputError(f"'{path}': the numbers or times of its decisions do not grow: the record is damaged.")
     missing += _gaps([d.number for d in decisions], head[0])
     return FlightLog(head[0], head[1], head[2], decisions, missing, head[4])
+
+
+def _in_order(decisions: list[LoggedDecision]) -> bool:
+    """Say whether every decision is later than the one before: who looks back on a flight needs its steps."""
+    rows = np.array([(d.number, float(d.inputs.time)) for d in decisions])
+    return bool((np.diff(rows, axis=0) > 0).all())
 
 
 def _gaps(indices: list[int], about: Mapping[str, object]) -> list[str]:
