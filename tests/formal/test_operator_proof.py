@@ -59,6 +59,11 @@ REFUTED = {
     "range too small": (unchecked(lambda p: p / 2, lambda r: 2 * r), "operator.reward", "ends at 0.5"),
     "floor too high": (unchecked(lambda p: 0.3 + 0.7 * p), "operator.reward", "ends at 0.3"),
     "flat part": (unchecked(lambda p: jnp.clip(2 * p - 0.5, 0, 1)), "operator.reward", "flat"),
+    "narrow flat part": (
+        unchecked(lambda p: (jnp.minimum(p, 0.6) + jnp.maximum(p, 0.7) - 0.7) / 0.9),
+        "operator.reward",
+        "flat between p = 0.6",
+    ),
     "not a number": (unchecked(lambda p: jnp.where(p > 0.9, jnp.nan, p)), "operator.reward", "not defined"),
     "wrong inverse": (unchecked(GOOD[0], lambda r: r**2), "operator.reward_inverse", "comes back as"),
 }
@@ -71,6 +76,11 @@ def test_bad_operators_are_refuted_with_a_counter_example(case):
     assert found.verdict == "refuted"
     assert reason in found.reason
     assert found.counterexample
+
+
+def test_a_slope_that_is_zero_in_one_point_alone_is_no_flat_part():
+    found = verdicts(unchecked(lambda p: 0.5 + 4 * (p - 0.5) ** 3))["operator.reward"]
+    assert found.verdict == "proved", found.reason
 
 
 def test_the_counter_example_is_one():

@@ -18,7 +18,6 @@ __all__ = ["BUDGET", "Proof", "Shown", "in_log_p", "in_return", "prove_order", "
 
 BUDGET = 5_000  # boxes
 SMALLEST = 1e-13  # width, relative to its place, of a box that is not halved any more
-FLAT_SHARE = 1 / 64  # of |log p| at the floor: boxes this wide must show more than a slope of zero
 
 
 class Shown(NamedTuple):
@@ -71,7 +70,9 @@ def prove_order(
             return Proof(REFUTED, reason, where, used, values)
         # A slope of the right sign on a single branch: continuous and in order on this box.
         steepness = min(sign * s for s in single.slope) if single else -math.inf
-        if steepness > 0 or (steepness == 0 and not (inside and box.width > -FLAT_SHARE * start)):
+        # A slope that may be zero hides a flat part, unless the box is as narrow as boxes get.
+        narrow = box.width < SMALLEST * max(1.0, abs(box.hi))
+        if steepness > 0 or (steepness == 0 and (narrow or not inside)):
             continue
         ends = [_point_value(enclose, v) for v in box]
         counter = _contradiction(box, branches, ends, sign, shown)
@@ -83,12 +84,14 @@ def prove_order(
                 f"{shown.symbol} = {low:.9g} to {last:.6g} at {shown.symbol} = {high:.9g}"
             )
             return Proof(REFUTED, reason, pair, used, values)
-        if box.width < SMALLEST * max(1.0, abs(box.hi)):
+        if narrow:
             open_at = box.hi if open_at is None else open_at
             continue
         # An infinite box is cut at twice its end and one more.
         middle = 2 * box.hi - 1 if math.isinf(box.lo) else 0.5 * (box.lo + box.hi)
-        pending += [Interval(box.lo, middle), Interval(middle, box.hi)]
+        halves = [Interval(box.lo, middle), Interval(middle, box.hi)]
+        # Where a flat part may hide the widest box goes first: it shows the flat part, not the edge of it.
+        pending = [*halves, *pending] if steepness == 0 else [*pending, *halves]
     values = values or Interval(-math.inf, math.inf)
     if open_at is not None:
         reason = (
