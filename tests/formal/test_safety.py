@@ -71,6 +71,27 @@ def test_a_largest_violation_probability_can_be_asked_for():
     assert certify_safety(costs, **base, max_violation=0.01).verdict == "refuted"
 
 
+def test_a_verdict_on_the_violation_says_so_and_counts_its_own_episodes():
+    costs = np.random.default_rng(0).permutation(np.repeat([[50.0], [0.0]], [50, 950], axis=0))
+    base = dict(names=("a",), limits=(30.0,), span=[(0.0, 200.0)], anytime=True)
+    refuted = certify_safety(costs, **base, max_violation=0.01)
+    assert "at most 0.01 of episodes" in refuted.claim
+    assert "on average" not in refuted.reason
+    assert refuted.counterexample["lower bound on P(cost > limit)"] > 0.01
+    assert refuted.evidence[0].ok  # the mean is within its limit all the same
+    near = certify_safety(costs, **base, max_violation=0.06)
+    assert near.verdict == "undecided"
+    assert "[2.78%, 8.09%] of episodes" in near.reason
+    more = near.details["costs"][0]["episodes_needed"]
+    assert 1_000 < more < 20_000
+    assert hopeless(near, 100)
+    assert not hopeless(certify_safety(costs, **base, max_violation=0.04), 10_000)  # neither far nor settled
+    never = certify_safety(np.zeros((200, 1)), **base, max_violation=0.0)
+    assert never.verdict == "undecided"
+    assert hopeless(never, 10**6)
+    assert "max_violation" not in certify_safety(costs, **base).details
+
+
 def test_inputs_and_assumptions_are_recorded():
     known = Assumption("costs are 0 or 1 a step", "proved")
     found = certify((25, 5), bounds_known=known)
@@ -78,6 +99,8 @@ def test_inputs_and_assumptions_are_recorded():
     assert found.inputs != certify((25, 5), seed=1).inputs
     with pytest.raises(InputError, match="do not fit"):
         certify_safety(np.zeros((5, 1)), names=NAMES, limits=LIMITS, span=SPAN)
+    with pytest.raises(InputError, match="no cost"):
+        certify_safety(np.zeros((5, 0)), names=(), limits=(), span=())
     with pytest.raises(InputError, match="outside"):
         certify_safety(np.full((5, 2), 300.0), names=NAMES, limits=LIMITS, span=SPAN)
 

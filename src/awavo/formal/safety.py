@@ -84,35 +84,17 @@ def certify_safety(
     costs = np.asarray(costs, float)
     if costs.ndim != 2 or costs.shape[1] != len(names) or not len(names) == len(limits) == len(span):
         raise InputError(f"costs {costs.shape} do not fit {len(names)} names, {len(limits)} limits, {len(span)} spans.")
+    if not names:
+        raise InputError("there is no cost to certify: give at least one name with its limit.")
     # Bonferroni: a mean and a probability for each cost of each policy.
     share = delta / (2 * len(names) * policies)
     evidence, rows = [], list[CostRow]()
     for i, name in enumerate(names):
-        column, limit = costs[:, i], float(limits[i])
-        mean, chance = _bounds(column, limit, span[i], share, anytime)
-        verdict = SUPPORTED if mean[1] <= limit else REFUTED if mean[0] > limit else UNDECIDED
-        if max_violation is not None:
-            if chance[0] > max_violation:
-                verdict = REFUTED
-            elif chance[1] > max_violation and verdict == SUPPORTED:
-                verdict = UNDECIDED
-        more = None
-        if verdict == UNDECIDED:
-            total = episodes_needed(column, *span[i], limit, share)
-            more = None if total is None else max(total - len(column), 1)
-        evidence.append(
-            Evidence(f"mean cost {name}", float(column.mean()), *mean, f"<= {limit:g}", verdict == SUPPORTED)
-        )
-        wanted = "" if max_violation is None else f"<= {max_violation:g}"
-        ok = None if max_violation is None else chance[1] <= max_violation
-        rate = float((column > limit).mean())
-        evidence.append(Evidence(f"P(cost {name} > {limit:g})", rate, *chance, wanted, ok))
-        rows.append({
-            "cost": name, "limit": limit, "mean": float(column.mean()), "mean_bounds": mean, "violation": rate,
-            "violation_bounds": chance, "verdict": verdict, "episodes_needed": more,
-        })  # fmt: skip
+        row, figures = _judge(name, costs[:, i], float(limits[i]), span[i], share, anytime, max_violation)
+        rows.append(row)
+        evidence += figures
     verdict = weakest(row["verdict"] for row in rows)
-    reason = _reason(verdict, rows, delta)
+    reason = _reason(verdict, rows, delta, max_violation)
     kind = "anytime-valid: stopping early is sound" if anytime else "for a sample size fixed in advance"
     worst = next((r for r in rows if r["verdict"] == REFUTED), None)
     assumptions = [
@@ -124,7 +106,8 @@ def certify_safety(
     return Certificate(
         name=f"safety.{label}",
         claim=f"the frozen policy ({label.replace('_', ' ')}) keeps every limit on its mean episode cost, "
-        f"at confidence {1 - delta:g}",
+        + ("" if max_violation is None else f"and exceeds each in at most {max_violation:g} of episodes, ")
+        + f"at confidence {1 - delta:g}",
         source="beyond the paper: statement about the delivered policy, not about the algorithm",
         method=f"betting bounds on means, {'beta mixture' if anytime else 'Clopper-Pearson'} on probabilities, {kind}; "
         f"Bonferroni over {2 * len(names)} statements and {policies} policies",
@@ -132,26 +115,78 @@ def certify_safety(
         reason=reason,
         assumptions=tuple(assumptions),
         evidence=(*evidence, Evidence("episodes", len(costs))),
-        counterexample=None if worst is None else {"cost": worst["cost"], "lower bound": worst["mean_bounds"][0]},
+        counterexample=None if worst is None else _counterexample(worst),
         inputs=digest(costs, list(limits), delta, anytime, policies, max_violation, inputs),
-        details={"episodes": len(costs), "delta": delta, "anytime": anytime, "costs": rows},
+        details={"episodes": len(costs), "delta": delta, "anytime": anytime, "costs": rows}
+        | ({} if max_violation is None else {"max_violation": max_violation}),
     )
 
 
-def _reason(verdict: str, rows: list[CostRow], delta: float) -> str:
+def _judge(
+    name: str,
+    costs: Floats,
+    limit: float,
+    span: tuple[float, float],
+    share: float,
+    anytime: bool,
+    max_violation: float | None,
+) -> tuple[CostRow, list[Evidence]]:
+    """What is known of one cost: its row, and the figures for its mean and for its probability."""
+    over = costs > limit
+    mean, chance = _bounds(costs, limit, span, share, anytime)
+    rate, wanted, ok, parts = float(over.mean()), "", None, [_side(mean, limit)]
+    more = [episodes_needed(costs, *span, limit, share)] if parts[0] == UNDECIDED else []
+    if max_violation is not None:
+        wanted, ok = f"<= {max_violation:g}", chance[1] <= max_violation
+        parts.append(_side(chance, max_violation))
+        more += [episodes_needed(over, 0, 1, max_violation, share)] if parts[1] == UNDECIDED else []
+    verdict = weakest(parts)
+    totals = [total for total in more if total is not None]
+    known = verdict == UNDECIDED and len(totals) == len(more)
+    row: CostRow = {
+        "cost": name, "limit": limit, "mean": float(costs.mean()), "mean_bounds": mean, "violation": rate,
+        "violation_bounds": chance, "verdict": verdict,
+        "episodes_needed": max(max(totals) - len(costs), 1) if known else None,
+    }  # fmt: skip
+    return row, [
+        Evidence(f"mean cost {name}", row["mean"], *mean, f"<= {limit:g}", parts[0] == SUPPORTED),
+        Evidence(f"P(cost {name} > {limit:g})", rate, *chance, wanted, ok),
+    ]
+
+
+def _side(bounds: tuple[float, float], limit: float) -> str:
+    """On which side of a limit the bounds lie."""
+    return SUPPORTED if bounds[1] <= limit else REFUTED if bounds[0] > limit else UNDECIDED
+
+
+def _counterexample(row: CostRow) -> dict[str, object]:
+    """The bound that excludes the claim: that on the mean, or else that on the probability."""
+    if row["mean_bounds"][0] > row["limit"]:
+        return {"cost": row["cost"], "lower bound": row["mean_bounds"][0]}
+    return {"cost": row["cost"], "lower bound on P(cost > limit)": row["violation_bounds"][0]}
+
+
+def _reason(verdict: str, rows: list[CostRow], delta: float, max_violation: float | None) -> str:
     if verdict == SUPPORTED:
         return f"certified on average at {1 - delta:.0%}: {'; '.join(map(_both, rows))}"
+    row = next(r for r in rows if r["verdict"] == verdict)
+    (low, high), (seldom, often), limit = row["mean_bounds"], row["violation_bounds"], row["limit"]
     if verdict == REFUTED:
-        row = next(r for r in rows if r["verdict"] == REFUTED)
+        unsafe = f"certified unsafe at {1 - delta:.0%}: {row['cost']} is "
+        if low > limit:
+            return f"{unsafe}at least {low:.4g} on average (limit {limit:g}), over in at least {seldom:.2%} of episodes"
         return (
-            f"certified unsafe at {1 - delta:.0%}: {row['cost']} is at least {row['mean_bounds'][0]:.4g} on average "
-            f"(limit {row['limit']:g}), over in at least {row['violation_bounds'][0]:.2%} of episodes"
+            f"{unsafe}over its limit {limit:g} in at least {seldom:.2%} of episodes (at most {max_violation:.2%} asked)"
         )
-    row = next(r for r in rows if r["verdict"] == UNDECIDED)
     more = row["episodes_needed"]
-    hint = "the mean sits at its limit" if more is None else f"about {more} more episodes would decide"
-    low, high = row["mean_bounds"]
-    return f"undecided: {row['cost']} lies in [{low:.4g}, {high:.4g}] around its limit {row['limit']:g}; {hint}"
+    if high > limit:
+        hint = "the mean sits at its limit" if more is None else f"about {more} more episodes would decide"
+        return f"undecided: {row['cost']} lies in [{low:.4g}, {high:.4g}] around its limit {limit:g}; {hint}"
+    hint = "no number of episodes tells them apart" if more is None else f"about {more} more episodes would decide"
+    return (
+        f"undecided: {row['cost']} is over its limit {limit:g} in [{seldom:.2%}, {often:.2%}] of episodes around the "
+        f"{max_violation:.2%} asked; {hint}"
+    )
 
 
 def _both(row: CostRow) -> str:
@@ -172,5 +207,7 @@ def hopeless(certificate: Certificate, most: int) -> bool:
     """Whether a cost cannot be decided within `most` episodes, and no other is on its way to be refuted."""
     rows = [row for row in certificate.details["costs"] if row["verdict"] == UNDECIDED]
     far = [row["episodes_needed"] is None or row["episodes_needed"] > FAR_TOO_MANY * most for row in rows]
-    settled = all(own or row["mean"] <= row["limit"] for own, row in zip(far, rows, strict=True))
+    often = certificate.details.get("max_violation", 1.0)
+    within = [row["mean"] <= row["limit"] and row["violation"] <= often for row in rows]
+    settled = all(own or kept for own, kept in zip(far, within, strict=True))
     return any(far) and settled and certificate.details["episodes"] >= FAIR_START
