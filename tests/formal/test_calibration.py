@@ -45,6 +45,20 @@ def test_a_broken_premise_refutes_the_correction():
     assert certify_calibration(quantiles, returns, signal="reward")[1].verdict == "refuted"
 
 
+def test_the_correction_of_a_wide_critic_is_judged_by_the_narrower_interval():
+    quantiles, returns = data(600, scale=8.0)
+    found = certify_calibration(quantiles, returns, signal="reward")[1]
+    low, high = central_interval(quantiles[300:], 0.9)
+    margin = conformal_margin(*central_interval(quantiles[:300], 0.9), returns[:300], 0.9)
+    assert margin < 0
+    assert found.claim.startswith(f"narrowed by {-margin:.4g}")
+    held = ((low - margin <= returns[300:]) & (returns[300:] <= high + margin)).mean()
+    assert found.evidence[1].value == pytest.approx(held)
+    assert 0.85 < held < 0.96
+    returns[300:] *= np.where(np.arange(300) % 2, 1.0, 3.0)  # spread that the margin never saw
+    assert certify_calibration(quantiles, returns, signal="reward")[1].verdict == "refuted"
+
+
 def test_scores():
     rng = np.random.default_rng(0)
     quantiles, returns = data(2_000)
