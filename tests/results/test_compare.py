@@ -2,6 +2,7 @@ import io
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -10,7 +11,7 @@ from awavo.results.compare import compare_group, compare_runs
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import TRAINING, format_estimate, format_number, outcome_of, verdict
 from awavo.results.statistics import iqm
-from awavo.results.store import load_run, write_sealed
+from awavo.results.store import load_run, write_sealed, write_table
 from awavo.results.tables import comparison_dict, comparison_markdown, comparison_tables, escape_markdown
 from awavo.types import Estimate
 
@@ -52,6 +53,23 @@ def test_without_evaluation_the_end_of_training_is_used_and_said(tmp_path, write
     late = run.episodes.filter(run.episodes["env_steps"] > 0.9 * run.env_steps)
     assert outcome.returns[3] == pytest.approx(late.filter(late["seed"] == 3)["return"].mean())
     assert any("not evaluated" in note for note in compare_runs([run]).notes)
+
+
+def test_a_seed_without_late_episodes_counts_all_the_same(tmp_path, write_run):
+    folder = write_run(tmp_path / "r", seeds=3, evaluated=False)
+    episodes = load_run(folder).episodes
+    steps, seed = episodes["env_steps"], episodes["seed"]
+    early = (seed != 2) | (steps < 0.5 * steps.max())
+    write_table(
+        folder / "episodes.parquet",
+        episodes.filter(early).with_columns(cost_angle=pl.when(pl.col("seed") == 2).then(91.0).otherwise(1.0)),
+    )
+    outcome = outcome_of(load_run(folder))
+    last = episodes.filter(early & (seed == 2))["return"][-1]
+    assert (outcome.seeds, outcome.feasible_seeds, outcome.returns[2]) == ([0, 1, 2], 2, last)
+    write_table(folder / "episodes.parquet", episodes.filter(seed != 2))
+    with pytest.raises(RunFolderError, match="no finished episode of seed 2"):
+        outcome_of(load_run(folder))
 
 
 def test_different_problems_are_refused_side_by_side_and_grouped_apart(tmp_path, write_run):

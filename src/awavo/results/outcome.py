@@ -111,10 +111,16 @@ def _check_rates(rates: Any) -> None:
 
 
 def _from_training(run: RunData, rule: LimitRule) -> Outcome:
-    """Per-seed means of the episodes that ended in the last tenth of the steps."""
-    late = run.episodes.filter(pl.col("env_steps") > 0.9 * run.env_steps)
-    if late.is_empty():
-        raise RunFolderError(f"'{run.path}' has no finished episode to report: train longer, or evaluate it first.")
+    """Per-seed means of the episodes that ended in the last tenth of the steps, or of a seed's last ones before it."""
+    ended = pl.col("env_steps")
+    late = run.episodes.filter((ended > 0.9 * run.env_steps) | (ended == ended.max().over("seed")))
+    # A seed that is left out would make a run look as if all of its seeds were within limits.
+    without = sorted(set(run.seeds) - set(late["seed"].to_list()))
+    if late.is_empty() or without:
+        whose = f" of seed {without[0]}" if without else ""
+        raise RunFolderError(
+            f"'{run.path}' has no finished episode{whose} to report: train longer, or evaluate it first."
+        )
     columns = ["return", "length", *(f"cost_{name}" for name in run.cost_names)]
     means = (
         late.group_by("seed").agg(*(pl.col(name).cast(pl.Float64).mean() for name in columns), pl.len()).sort("seed")
