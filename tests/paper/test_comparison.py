@@ -66,6 +66,13 @@ def test_the_interval_of_a_difference_covers():
     assert 0.91 <= hits / 300 <= 0.99
 
 
+@pytest.mark.parametrize("num", [1, 2, 3, 4])
+def test_few_seeds_rarely_tell_equal_methods_apart(num):
+    rng = np.random.default_rng(0)
+    gaps = [difference(*rng.normal(size=(2, num))) for _ in range(200)]
+    assert np.mean([not gap.low <= 0 <= gap.high for gap in gaps]) <= 0.1
+
+
 def test_steps_until_good(write):
     result = learning_result("cartpole", "awavo", [100.0] * 6 + [50.0] * 4, path=(0.5, 0.95, 0.8, 1.0), steps=400)
     entry = compared(write, result).standings[0].entry

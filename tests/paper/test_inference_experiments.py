@@ -13,7 +13,7 @@ from awavo.paper import modes_run
 from awavo.paper.amortisation_run import ARMS, Stored, fitter
 from awavo.paper.arms import exact_w2, milliseconds, sliced_w2
 from awavo.paper.corridor_run import CLOSES, GAP, in_wall, reward_of, run_corridor, start_flight
-from awavo.paper.inference_figure import paired_difference
+from awavo.paper.inference_figure import Question, answer, paired_difference
 from awavo.paper.modes_run import heights, log_posterior, observe, run_modes
 
 SHIFT = np.array([3.0, 4.0])
@@ -134,6 +134,18 @@ def test_a_missed_line_is_said(write):
     text, _ = collected(write(*rows({"ascended slices": 0.09, "random slices": 0.1, "resampling": 0.02})), "corridor")
     assert "asked: 0.5 or less: **missed**" in text
     assert "**higher**; ratio 3.8" in text
+
+
+def test_few_seeds_show_no_difference():
+    question = Question("hit", "a", "b")
+    arms = {
+        "a": {"seed_numbers": [1, 2, 3], "hit": [1.0, 1.1, 1.2]},
+        "b": {"seed_numbers": [1, 2, 3], "hit": [0.0] * 3},
+    }
+    assert "**too few seeds to say**" in answer(question, arms, "P = 8")
+    apart = arms | {"b": {"seed_numbers": [7, 8, 9], "hit": [0.0] * 3}}
+    assert "b has no value of the same seeds" in answer(question, apart, "P = 8")
+    assert "a has no value" in answer(question, arms | {"a": {"seed_numbers": [1], "hit": [None]}}, "P = 8")
 
 
 def test_differences_are_paired_over_seeds():

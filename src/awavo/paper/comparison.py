@@ -26,12 +26,14 @@ from awavo.results.statistics import (
 from awavo.types import Estimate, FieldsView
 
 __all__ = [
-    "LEVELS", "Pooled", "Standing", "TaskComparison", "compare_task", "difference", "good_steps", "pool_scores",
-    "settled_steps", "steps_by_level",
+    "FEWEST", "LEVELS", "Pooled", "Standing", "TaskComparison", "compare_task", "difference", "good_steps",
+    "pool_scores", "settled_steps", "steps_by_level",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
 _SEED, _RESAMPLES = 20231, 2000
+FEWEST = 4
+"""Runs of each method below which no interval of a difference is given: of 2 or 3 it would miss 0 far too often."""
 LEVELS = np.linspace(0.0, 2.0, 81)  # of the profile of pooled scores
 
 
@@ -114,12 +116,13 @@ def compare_task(entries: Sequence[MethodResult], facts: FieldsView, rule: Limit
 def difference(first: Floats, second: Floats) -> Estimate:
     """Estimate mean(first) - mean(second) of independent runs: the 95% intervals of both means, added in squares."""
     value = float(first.mean() - second.mean())
-    if min(len(first), len(second)) < 2:
-        return Estimate(value, -math.inf, math.inf, min(len(first), len(second)), "no interval: one run")
+    num = min(len(first), len(second))
+    if num < FEWEST:
+        return Estimate(value, -math.inf, math.inf, num, f"no interval: fewer than {FEWEST} runs")
     a, b = mean_estimate(first), mean_estimate(second)
     low = math.hypot(a.value - a.low, b.high - b.value)
     high = math.hypot(a.high - a.value, b.value - b.low)
-    return Estimate(value, value - low, value + high, min(len(first), len(second)), "difference of means, 95%")
+    return Estimate(value, value - low, value + high, num, "difference of means, 95%")
 
 
 def good_steps(entry: MethodResult, threshold: float, rule: LimitRule = STRICT) -> Floats:

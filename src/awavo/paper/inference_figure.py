@@ -7,6 +7,7 @@ reported as no difference.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from awavo.paper.comparison import FEWEST
 from awavo.paper.job import ResultRow
 from awavo.paper.outputs import FigureFinding, FigureTask, Picture, merge_blocks
 from awavo.paper.plotting import COLORS
@@ -87,6 +89,8 @@ AMORTISATION = tuple(
 def paired_difference(one: Sequence[float], other: Sequence[float]) -> Estimate:
     """Mean of one - other over seeds, with a 95% bootstrap interval."""
     gaps = np.asarray(one, float) - np.asarray(other, float)
+    if len(gaps) < FEWEST:
+        return Estimate(float(gaps.mean()), -math.inf, math.inf, len(gaps), f"no interval: fewer than {FEWEST} pairs")
     rng = np.random.default_rng(0)
     means = gaps[rng.integers(0, len(gaps), (4000, len(gaps)))].mean(1)
     low, high = np.quantile(means, (0.025, 0.975))
@@ -99,6 +103,8 @@ def answer(question: Question, found: dict[str, Fields], setting: str) -> str | 
     if row is None or (question.other and question.other not in found):
         return None
     title, values = TITLES[question.measure], _numbers(row[question.measure])
+    if not values:
+        return f"{setting}: {title}, {question.arm} has no value."
     begin = f"{setting}: {title}, {question.arm} {format_estimate(mean_estimate(values))}"
     if not question.other:
         line, reached = _line(question, float(np.mean(values)))
@@ -106,15 +112,23 @@ def answer(question: Question, found: dict[str, Fields], setting: str) -> str | 
     other = found[question.other]
     seeds = [seed for seed in row["seed_numbers"] if seed in other["seed_numbers"]]
     pairs = [_pair(row, other, question.measure, seed) for seed in seeds]
-    one, two = zip(*[pair for pair in pairs if None not in pair], strict=True)
+    known = [pair for pair in pairs if None not in pair]
+    if not known:
+        return f"{begin}; {question.other} has no value of the same seeds."
+    one, two = zip(*known, strict=True)
     gap = paired_difference(one, two)
-    verdict = "no difference" if gap.low <= 0 <= gap.high else "lower" if gap.value < 0 else "higher"
-    text = f"{begin}, {question.other} {np.mean(two):.3g}: difference {format_estimate(gap)}, **{verdict}**"
+    text = f"{begin}, {question.other} {np.mean(two):.3g}: difference {format_estimate(gap)}, **{_told(gap)}**"
     if question.share is None:
         return f"{text}."
     ratio = float(np.mean(one) / max(np.mean(two), 1e-12))
     reached = np.mean(one) <= question.share * np.mean(two)
     return f"{text}; ratio {ratio:.2f}, asked: {question.share} or less: **{'reached' if reached else 'missed'}**."
+
+
+def _told(gap: Estimate) -> str:
+    if math.isinf(gap.high):
+        return "too few seeds to say"
+    return "no difference" if gap.low <= 0 <= gap.high else "lower" if gap.value < 0 else "higher"
 
 
 def _line(question: Question, value: float) -> tuple[str, bool]:
