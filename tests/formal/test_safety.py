@@ -1,10 +1,13 @@
 """Safety certificates: safe, unsafe and undecided policies get their verdicts, and claims hold at the stated rate."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from awavo.errors import InputError
 from awavo.formal.certificate import Assumption
+from awavo.formal.run_certificates import Subject, _spans
 from awavo.formal.safety import certify_safety, decided, hopeless
 
 NAMES, LIMITS, SPAN = ("a", "b"), (30.0, 10.0), [(0.0, 200.0)] * 2
@@ -112,3 +115,25 @@ def test_the_bound_and_the_share_of_episodes_above_the_limit_are_both_said():
     assert "safe" not in found.reason
     assert "mean position <= " in found.reason
     assert "above the limit in 10.0% of episodes [" in found.reason
+
+
+def test_nothing_is_certified_by_a_range_that_an_episode_left():
+    """Training saw costs of at most 0.1 a step, over 100 steps."""
+    seen = (np.zeros(2), np.array([1.0, 0.1]))
+    critics = SimpleNamespace(signal_bounds=lambda state: seen)
+    spec = SimpleNamespace(horizon=100, cost_names=("a",))
+    parts = dict.fromkeys(Subject._fields) | {"algorithm": SimpleNamespace(critics=critics), "states": [None]}
+    subject = Subject(**parts | {"spec": spec})
+
+    def certify_one(costs):
+        span, known = _spans(subject, 0, costs)
+        return certify_safety(costs, names=("a",), limits=(30.0,), span=span, bounds_known=known)
+
+    inside = np.full((300, 1), 10.0001)  # rounding of a sum leaves nothing
+    assert certify_one(inside).verdict == "supported"
+    left = np.vstack([inside, [[12.0]]])
+    found = certify_one(left)
+    assert found.verdict == "undecided"
+    assert "an episode left it (a)" in found.reason
+    assert found.assumptions[-1].verdict == "refuted"
+    assert certify_one(np.full((300, 1), 90.0)).verdict == "refuted"

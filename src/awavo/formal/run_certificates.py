@@ -28,6 +28,7 @@ from awavo.types import Algorithm, Env, EnvSpec
 __all__ = ["Findings", "Plan", "Subject", "certify_subject"]
 
 CRITIC_EPISODES = 400
+SUM_ROUNDING = 1e-4  # of the range of an episode's cost: what a sum in single precision may be off by
 
 
 class Plan(NamedTuple):
@@ -170,9 +171,15 @@ def _spans(subject: Subject, index: int, costs: np.ndarray) -> tuple[list[tuple[
         low, high = np.minimum(costs.min(0), 0) / horizon, np.maximum(costs.max(0), 1e-3)
         note = "no record of step costs: the largest episode total is taken for one step"
     low, high = horizon * np.minimum(low, 0), horizon * np.maximum(high, 1e-3)
-    low, high = np.minimum(low, costs.min(0)), np.maximum(high, costs.max(0))
     text = f"the cost of one step never leaves the range seen in training, times at most {horizon} steps"
-    return list(zip(low.tolist(), high.tolist(), strict=True)), Assumption(text, SUPPORTED, note)
+    rounding = SUM_ROUNDING * (high - low)
+    beyond = np.any((costs < low - rounding) | (costs > high + rounding), axis=0)
+    names = ", ".join(name for name, out in zip(subject.spec.cost_names, beyond, strict=True) if out)
+    known = Assumption(text, SUPPORTED, note)
+    if names:
+        known = replace(known, verdict=REFUTED, note=f"an episode left it ({names}); {note}")
+    low, high = np.minimum(low, costs.min(0)), np.maximum(high, costs.max(0))
+    return list(zip(low.tolist(), high.tolist(), strict=True)), known
 
 
 def _ranges(subject: Subject, delivered: int | None) -> list[tuple[float, float]]:

@@ -95,6 +95,9 @@ def certify_safety(
         evidence += figures
     verdict = weakest(row["verdict"] for row in rows)
     reason = _reason(verdict, rows, delta, max_violation)
+    # The bounds rest on the range: where an episode left it nothing is certified by them.
+    if verdict == SUPPORTED and bounds_known is not None and bounds_known.verdict == REFUTED:
+        verdict, reason = UNDECIDED, f"undecided: {bounds_known.text}: {bounds_known.note}"
     kind = "anytime-valid: stopping early is sound" if anytime else "for a sample size fixed in advance"
     worst = next((r for r in rows if r["verdict"] == REFUTED), None)
     assumptions = [
