@@ -81,6 +81,16 @@ def test_continuous_actors(algo, tmp_path):
     np.testing.assert_allclose(run_onnx(files["actor.onnx"], probes), wanted, atol=1e-5)
 
 
+def test_a_policy_whose_actions_are_no_numbers_is_not_exported():
+    """As after a run that broke: nan is as far from nan as can be."""
+    spec = make_task("drone").spec
+    algorithm = resolve("crpo", ALGORITHMS, "algorithm")(spec, settings_class("crpo")(hidden=(16,)))
+    state = jit_once(algorithm.init)(jax.random.key(0))
+    broken = jax.tree.map(lambda x: jnp.nan * x if jnp.issubdtype(x.dtype, jnp.floating) else x, state)
+    with pytest.raises(InputError, match="differs from the trained one by nan"):
+        export_policy(spec, algorithm, broken, np.zeros((4, 83), np.float32))
+
+
 def test_a_changed_file_is_refused(run, tmp_path):
     export_run(run, tmp_path / "out", onnx=False)
     path = tmp_path / "out" / "actor.stablehlo"

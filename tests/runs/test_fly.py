@@ -17,10 +17,13 @@ pytest.importorskip("pymavlink")
 pytest.importorskip("mcap")
 
 from awavo.cli.main import main
+from awavo.errors import InputError
 from awavo.explain.flight_report import explain_log
 from awavo.explain.record import read_log
 from awavo.explain.recording import replay_log
 from awavo.explain.summary import find_segments
+from awavo.runs.fly import _start_near
+from awavo.tasks.quadrotor.flight_path import FIGURE_OF_EIGHT
 from awavo.tasks.quadrotor.frames import wind_name
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -104,6 +107,12 @@ def test_a_wind_a_kill_and_the_explanation(vehicle, environment, tmp_path):
     assert replay_log(log._replace(decisions=log.decisions[::20])).differing == []
     errors = [float(d.extra["error"]) for d in log.decisions]
     assert np.sqrt(np.mean(np.square(errors))) < 0.6
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_vehicle_that_does_not_say_where_it_is_gets_no_reference(here):
+    with pytest.raises(InputError, match="does not say where it is"):
+        _start_near(FIGURE_OF_EIGHT, np.array([0.0, np.nan, 2.0]), here)
 
 
 def test_a_reference_far_from_the_vehicle_is_refused(vehicle, tmp_path, capsys):

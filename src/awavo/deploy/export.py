@@ -96,7 +96,7 @@ def export_policy(
         model = actor_onnx(parts, role["about"])
         wanted, found = np.asarray(act(jnp.asarray(probes, jnp.float32))), run_onnx(model, probes)
         gap = float(np.abs(wanted - found).max())
-        if gap > (1e-4 if isinstance(spec.action_space, Box) else 0):
+        if not gap <= (1e-4 if isinstance(spec.action_space, Box) else 0):  # nor may an action be no number
             raise InputError(f"the ONNX actor differs from the trained one by {gap:.3g}: nothing was written.")
         files["actor.onnx"] = model
         notes["actor.onnx"] = {

@@ -211,6 +211,8 @@ def _place(radio: OffboardLink, link: LinkConfig) -> np.ndarray:
 
 def _start_near(reference: Reference, place: np.ndarray, here: bool) -> Reference:
     """Return the reference, moved to the vehicle where asked; refuse one that starts far from it."""
+    if not np.isfinite(place).all():
+        raise InputError("the vehicle does not say where it is (nan): start when its estimator has a position.")
     start = np.asarray(reference_function(reference)(jnp.zeros(()), QuadrotorParams()).position, float)
     if here:
         return reference._replace(offset=tuple(float(x) for x in place - start))
