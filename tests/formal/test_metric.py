@@ -27,6 +27,12 @@ def test_forgetting_the_root_breaks_the_triangle():
     assert d[2] > d[0] + d[1]
 
 
+def test_a_search_that_left_the_numbers_proves_nothing():
+    found = verdicts(instance(Linear(), np.eye(2), 2, order=2000.0))["metric.axioms"]
+    assert found.verdict == "undecided"
+    assert "left the numbers" in found.reason
+
+
 def test_slices_that_depend_on_the_measures_break_the_axioms():
     def chosen(x, a, y, b):
         towards = jnp.sum(a[:, None] * x, 0)  # looks along the first measure's mean only

@@ -132,6 +132,8 @@ def test_bad_input(runs, tmp_path):
         compare_runs([runs[0], runs[0]])
     with pytest.raises(InputError, match="expected 'greedy' or 'stochastic'"):
         compare_runs(runs, "best")
+    with pytest.raises(InputError, match="threshold=nan must be a finite return"):
+        compare_runs(runs, threshold=float("nan"))
     write_sealed(runs[0].path / "evaluation.json", {"greedy": {"return": {}}})
     with pytest.raises(RunFolderError, match="evaluate the run again"):
         outcome_of(load_run(runs[0].path))

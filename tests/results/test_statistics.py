@@ -107,6 +107,14 @@ def test_probability_of_improvement():
     first, second = random.normal(size=12), random.normal(0.3, 1, 9)
     mann_whitney = stats.mannwhitneyu(first, second).statistic / (12 * 9)
     assert probability_of_improvement(first, second).value == pytest.approx(mann_whitney)
+    assert probability_of_improvement([1, 2], [-np.inf, -np.inf]).value == 1.0  # never, as steps until good are
+
+
+def test_what_is_no_number_wins_against_nobody():
+    for pair in (([1.0, 2.0], [np.nan, 3.0]), ([np.nan, 3.0], [1.0, 2.0])):
+        found = probability_of_improvement(*pair)
+        assert np.isnan([found.value, found.low, found.high]).all()
+        assert "no number" in found.method
 
 
 def test_performance_profile_is_a_falling_share():

@@ -5,6 +5,7 @@ A high return with a violated cost is not a win.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,8 @@ def compare_runs(
     """
     if not runs:
         raise InputError("compare got no runs: give at least one run folder.")
+    if threshold is not None and not math.isfinite(threshold):
+        raise InputError(f"threshold={threshold} must be a finite return, or none for 90% of the way to the best one.")
     paths = [run.path.resolve() for run in runs]
     twice = [path for path in paths if paths.count(path) > 1]
     if twice:

@@ -147,6 +147,11 @@ def probability_of_improvement(
 ) -> Estimate:
     """Estimate P(a run of `scores` beats a run of `others`), ties counting one half, from `[S]` and `[R]`."""
     first, second = as_matrix(scores, "scores")[:, 0], as_matrix(others, "others")[:, 0]
+    if np.isnan(first).any() or np.isnan(second).any():
+        # What is no number is neither above nor below another: every pair with one would count as lost.
+        return Estimate(
+            math.nan, math.nan, math.nan, min(first.size, second.size), "no comparison: a score is no number"
+        )
     wins = (first[:, None] > second) + 0.5 * (first[:, None] == second)
     value, num = float(wins.mean()), min(first.size, second.size)
     if num == 1:
