@@ -142,7 +142,8 @@ def _attack(distance: Distance, dim: int, seed: int) -> Attack:
     best, at, found = jax.tree.map(np.asarray, jax.jit(lambda s: jax.lax.map(climb, s))(starts))
     worst, mirror = int(np.argmax(best)), float(found[0, 0, 5])
     found = found.reshape(-1, len(_PAIRS))
-    asymmetry = np.abs(found[:, 0] - found[:, 3]) / (1e-9 + np.abs(found[:, 0]))
+    with np.errstate(invalid="ignore"):  # infinite distances: `_axioms` says so
+        asymmetry = np.abs(found[:, 0] - found[:, 3]) / (1e-9 + np.abs(found[:, 0]))
     weights, own = softmax(at[1][worst], axis=-1), float(np.abs(found[:, 4]).max())
     others = (float(np.max(-found)), float(asymmetry.max()), own)
     return Attack(float(best[worst]), at[0][worst], weights, *others, mirror, starts[0][0, 0])
