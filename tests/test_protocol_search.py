@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,21 +71,41 @@ def test_an_evaluation_has_fresh_seeds_and_ours_no_setting(search):
     assert "--num-envs" not in told
 
 
-@pytest.mark.parametrize(
-    ("algo", "envs"), [("pcpo", "4096"), ("sac-lagrangian", "16"), ("orpo-dr", "2048"), ("awavo", "")]
-)
+@pytest.mark.parametrize(("algo", "envs"), [("pcpo", "4096"), ("orpo-dr", "2048"), ("awavo", "")])
 def test_a_row_of_seconds_has_its_own_seeds_and_thousands_of_environments_where_they_are_of_use(
     search, settings, algo, envs
 ):
     told = search.command_in_seconds("drone", algo, 3, Path("x.json"))
     assert told[told.index("--first-seed") + 1 : told.index("--first-seed") + 4] == ["420", "--seeds", "10"]
-    assert float(told[told.index("--until") + 1]) == 70.0  # ten of them for the evaluation
+    assert float(told[told.index("--until") + 1]) == 100.0  # ten of them for the evaluation
     assert (told[told.index("--num-envs") + 1] if envs else "--num-envs" not in told) == (envs or True)
     assert told.count("rollout_length=32") == (algo == "pcpo")
     drawn = settings.get(algo, [{}] * 4)[3]
     for name, value in drawn.items():
         assert name in ("num_envs", "rollout_length") or f"{name}={value}" in told
-    assert search.command_in_seconds("walker-mjx", "orpo-dr", 0, Path("x.json")).count("370.0") == 1
+
+
+def test_the_methods_of_a_task_share_a_device_and_its_cores_and_say_so(search, tmp_path, monkeypatch):
+    """The commands are replaced by one that says what it was given; the machine may have fewer cores than methods."""
+    say = (
+        "import json, os, sys\nat, part = sorted(os.sched_getaffinity(0)), os.environ[sys.argv[2]]\n"
+        "json.dump({'at': at, 'part': part}, open(sys.argv[1], 'w'))"
+    )
+
+    def told(task, algo, number, out):
+        return [sys.executable, "-c", say, str(out), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+
+    monkeypatch.setattr(search, "command_in_seconds", told)
+    search.share_device("drone", search.HERE / "tuned", tmp_path)
+    rows = [json.loads(file.read_text()) for file in tmp_path.glob("drone-*.json")]
+    assert len(rows) == len(search.SHARERS) == 8
+    assert {row["part"] for row in rows} == {"12"}
+    cores = len(os.sched_getaffinity(0))
+    assert all(len(row["at"]) == max(cores // 8, 1) for row in rows)
+    assert len({tuple(row["at"]) for row in rows}) == min(cores, 8)
+    assert all(row["share"].startswith("one of 8 at once: 12% of the multiprocessors") for row in rows)
+    with pytest.raises(SystemExit, match="once"):
+        search.share_device("drone", search.HERE / "tuned", tmp_path)
 
 
 def test_a_setting_that_overshoots_the_steps_is_no_choice(search, tmp_path):

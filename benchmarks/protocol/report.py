@@ -252,7 +252,8 @@ def page() -> str:
         parts.append("**Against the paper.** " + claims_text(check_claims(every)))
     if rows := in_seconds():
         parts.append(
-            "**The axis of seconds**, one H200 alone, training and compiling, then the evaluation:\n\n"
+            "**The axis of seconds**: each method on an eighth of one H200, all eight at once, compiling and "
+            "training for 90 s, then the evaluation:\n\n"
             "| task | method | seeds | steps a seed | return | costs | seeds within | took | commit |\n"
             "|---|---|---|---|---|---|---|---|---|\n" + "\n".join(rows)
         )

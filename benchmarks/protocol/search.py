@@ -5,10 +5,11 @@
     python benchmarks/protocol/search.py choose --out tuned                     # the best of each task and method
     python benchmarks/protocol/search.py evaluate --task drone --algo pcpo --out tuned   # it, on seeds 400 to 409
     python benchmarks/protocol/search.py evaluate --task drone --algo awavo --again   # changed since: 410 to 419
-    python benchmarks/protocol/search.py seconds --task drone --algo pcpo --out tuned   # as far as it gets in a minute
+    python benchmarks/protocol/search.py seconds --task drone --out tuned   # every method at once, as far as each gets
 
 `run` and `evaluate` skip what is there, so they resume, and several machines can share a folder's files. Ours are not
-searched: ORPO-DR and AWaVO have one configuration for every task. Results of `run` lie in `tuned` (in `tuned/before` of
+searched: ORPO-DR and AWaVO have one configuration for every task. `seconds` gives each method an equal share of the
+multiprocessors (of a running CUDA MPS) and of the cores. Results of `run` lie in `tuned` (in `tuned/before` of
 baselines before they were corrected), those of `evaluate` in `results` beside this file, or in `again`, those of
 `seconds` in `seconds`.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,11 +30,12 @@ HERE = Path(__file__).parent
 SETTINGS = HERE / "settings.json"
 NUM, SEED, TUNING_SEEDS, EVALUATION_SEEDS, SEEDS_AGAIN = 20, 20_261_117, (100, 3), (400, 10), (410, 10)
 FOREVER = 1e9
-# The axis of seconds: seeds; seconds of training, compiling included, of the walker more; seconds kept for evaluation;
-# environments and steps of each for methods that learn from fresh data, environments of ORPO-DR. Who plans (AWaVO,
-# PaETS) or learns off policy has no use for more than its own.
-SEEDS_SECONDS, SECONDS, KEPT, MANY, LENGTH, MANY_OURS = (420, 10), {"walker-mjx": 360.0}, 10.0, 4096, 32, 2048
-MINUTE, IN_JAX = 60.0, ("cartpole", "acrobot", "drone", "navigation", "pendulum", "walker-mjx")
+# The axis of seconds: seeds; seconds of training, compiling included; seconds that measure.py keeps for the evaluation;
+# environments and steps of each for methods that learn from fresh data, environments of ORPO-DR. AWaVO plans for each
+# environment and has no use for more than its own.
+SEEDS_SECONDS, SECONDS, KEPT, MANY, LENGTH, MANY_OURS = (420, 10), 90.0, 10.0, 4096, 32, 2048
+IN_JAX = ("cartpole", "acrobot", "drone", "navigation", "pendulum")
+SHARERS = ("awavo", "cpo", "crpo", "orpo-dr", "pcpo", "ppo-lagrangian", "trpo-ipo", "trpo-lagrangian")
 OURS = ("awavo", "orpo-dr")
 MEASURE = HERE.parent / "learner" / "measure.py"
 
@@ -122,20 +125,40 @@ def command(task: str, algo: str, number: int, out: Path, until: float, seeds: t
 def command_in_seconds(task: str, algo: str, number: int, out: Path) -> list[str]:
     """The measurement of how far the chosen setting gets in so many seconds, with thousands of environments."""
     limits = ["--limits", *map(str, TASKS[task][0])] if TASKS[task][0] else []
-    setting = {} if algo in OURS else setting_of(task, algo, number)
-    fresh = "rollout_length" in SPACES.get(algo, {})
-    envs = MANY if fresh else MANY_OURS if algo == "orpo-dr" else setting.get("num_envs", 0)
-    setting |= {"rollout_length": LENGTH} if fresh else {}
-    pairs = [f"{name}={value}" for name, value in setting.items() if name != "num_envs"]
+    setting = {} if algo in OURS else setting_of(task, algo, number) | {"num_envs": MANY, "rollout_length": LENGTH}
+    envs = MANY_OURS if algo == "orpo-dr" else setting.pop("num_envs", 0)
+    pairs = [f"{name}={value}" for name, value in setting.items()]
     first, count = SEEDS_SECONDS
+    # More steps than anybody takes; a hundredth of them is a second's work or less, after which the clock is looked at.
+    steps = {"awavo": 300_000, "orpo-dr": 8_000_000}.get(algo, 100_000_000)
     return [
-        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits,
-        # More than anybody takes; a hundredth of them is a second's work or less, after which the clock is looked at.
-        "--steps", str(100_000_000 if fresh else 8_000_000 if algo == "orpo-dr" else 300_000),
-        "--first-seed", str(first), "--seeds", str(3 if task == "walker-mjx" else count),
-        *(["--num-envs", str(envs)] if envs else []), *(["--option", *pairs] if pairs else []),
-        "--until", str(SECONDS.get(task, MINUTE) + KEPT), "--out", str(out),
+        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits, "--steps", str(steps),
+        "--first-seed", str(first), "--seeds", str(count), *(["--num-envs", str(envs)] if envs else []),
+        *(["--option", *pairs] if pairs else []), "--until", str(SECONDS + KEPT), "--out", str(out),
     ]  # fmt: skip
+
+
+def share_device(task: str, tuned: Path, folder: Path = HERE / "seconds") -> None:
+    """A row of every method on the axis of seconds, all at once, each with its share of the device and of the cores."""
+    cores, running = sorted(os.sched_getaffinity(0)), []
+    each = max(len(cores) // len(SHARERS), 1)
+    percent = 100 // len(SHARERS)
+    for place, algo in enumerate(SHARERS):
+        found = choose(task, algo, tuned)
+        if algo not in OURS and (found is None or found[1] < NUM):
+            sys.exit(f"the search of {algo} on {task} is not complete in {tuned}")
+        out = folder / f"{task}-{algo}.json"
+        if out.exists():
+            sys.exit(f"{out} is there: rows of one task are made together, once")
+        told = command_in_seconds(task, algo, int(found[0].stem[-2:]) if found else 0, out)
+        own = cores[place * each % len(cores) :][:each]
+        environment = os.environ | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
+        process = subprocess.Popen(["taskset", "-c", ",".join(map(str, own)), *told], env=environment)
+        running.append((process, out))
+    for process, out in running:
+        if process.wait() == 0 and out.exists():
+            share = f"one of {len(SHARERS)} at once: {percent}% of the multiprocessors and {each} of {len(cores)} cores"
+            out.write_text(json.dumps(json.loads(out.read_text()) | {"share": share}) + "\n")
 
 
 def score(file: Path, limits: list[float]) -> tuple[int, float]:
@@ -176,22 +199,21 @@ def main() -> None:
                     told = {"task": task, "algo": algo, "of": of, "file": best.name}
                     print(json.dumps({**told, "within, return": score(best, limits or [20.0])}))
         return
+    if args.what == "seconds":
+        if args.task not in IN_JAX:
+            parser.error(f"the axis of seconds is for {', '.join(IN_JAX)}")
+        return share_device(args.task, args.out)
     if not (args.task and args.algo):
         parser.error(f"{args.what} needs --task and --algo")
-    if args.what == "seconds" and args.task not in IN_JAX:
-        parser.error(f"{args.task} is not in JAX: the axis of seconds is for {', '.join(IN_JAX)}")
-    if args.what in ("evaluate", "seconds"):
+    if args.what == "evaluate":
         found = choose(args.task, args.algo, args.out)
         if args.algo not in OURS and (found is None or found[1] < NUM):
             parser.error(f"the search of {args.algo} on {args.task} is not complete in {args.out}")
         number = int(found[0].stem[-2:]) if found else 0
         folder, seeds = ("again", SEEDS_AGAIN) if args.again else ("results", EVALUATION_SEEDS)
-        out = HERE / ("seconds" if args.what == "seconds" else folder) / f"{args.task}-{args.algo}.json"
+        out = HERE / folder / f"{args.task}-{args.algo}.json"
         if not out.exists():
-            told = command(args.task, args.algo, number, out, args.until, seeds)
-            if args.what == "seconds":
-                told = command_in_seconds(args.task, args.algo, number, out)
-            subprocess.run(told, check=True)
+            subprocess.run(command(args.task, args.algo, number, out, args.until, seeds), check=True)
         return
     if args.algo in OURS:
         parser.error("ours are not searched")
