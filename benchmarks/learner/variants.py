@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import measure
 
 from awavo.config import parse_value
-from awavo.provenance import command_line, device_info, source_commit
+from awavo.provenance import device_info, source_commit
 
 KEPT = Path(__file__).parent / "results" / "tuning.jsonl"
 TUNING_SEEDS = range(100, 110)
@@ -40,6 +41,12 @@ def change(constant: str) -> tuple[str, Any]:
     return place, value
 
 
+def told(words: list[str]) -> str:
+    """The command that makes the row again, without where it was put."""
+    at = words.index("--out") if "--out" in words else len(words)
+    return shlex.join(["python", "benchmarks/learner/variants.py", *words[:at], *words[at + 2 :]])
+
+
 def main() -> None:
     words = sys.argv[1:]
     if "--" not in words[1:]:
@@ -49,7 +56,7 @@ def main() -> None:
     if not set(seeds) <= set(TUNING_SEEDS):
         sys.exit("a variant is tried on seeds 100 to 109 alone.")
     head = {
-        "command": command_line(), "commit": source_commit(), "device": device_info(), "variant": what,
+        "command": told(words), "commit": source_commit(), "device": device_info(), "variant": what,
         "task": f"{args.algo}:{args.task}", "settings": dict(map(change, constants)), "seeds": seeds,
         "episodes": args.episodes,
     }  # fmt: skip

@@ -24,9 +24,12 @@ HEAD = ("task (limit)", "method", "seeds", "steps a seed", "return", "cost", "wi
 METHODS = ("", "-sac-lagrangian", "-ppo-lagrangian")
 # Files beside those of the tasks at their own limit: title and limit.
 OTHERS = {
-    "halfcheetah-velocity-before": ("HalfCheetah, learner before", 25.0),
+    **{
+        f"{name.lower()}-velocity-before": (f"{name}, learner before", 25.0)
+        for name in ("HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid")
+    },
     "point-goal1-limit1": ("Point Goal 1", 1.0),
-    "humanoid-velocity-short": ("Humanoid, other seeds", 25.0),
+    "humanoid-velocity-short": ("Humanoid, learner before, other seeds", 25.0),
 }
 
 
