@@ -144,10 +144,10 @@ def readme_table() -> str:
 
 
 def alone(compared: set[tuple[str, str]]) -> list[list[str]]:
-    """Rows of benchmarks/learner for whose task and algorithm there is no comparison."""
+    """Rows of benchmarks/learner of today's learner, for whose task and algorithm there is no comparison."""
     rows = []
     for row in learner.ROWS:
-        if row[0].startswith(learner.PROTOCOL):
+        if row[0].startswith(learner.PROTOCOL) or row[0].endswith(("-before", "-short")):
             continue
         file = LEARNER / "results" / f"{row[0]}.json"
         title, algo, *facts = [cell.strip() for cell in learner.line(*row).split("|")[1:8]]
