@@ -139,6 +139,32 @@ def test_rows_of_the_axis_of_seconds_stand_by_limits_first(tmp_path):
     assert report.in_seconds(tmp_path)[0].startswith("| Drone | **PCPO** | 400 to 409 | ")
 
 
+def test_what_the_readme_says_of_the_axis_of_seconds():
+    rows = [
+        [cell.strip(" *") for cell in line.strip("|").split("|")] for line in program("protocol/report.py").in_seconds()
+    ]
+    found = {(row[0], row[1]): (row[3], row[4].split()[0], row[6]) for row in rows}
+    assert len(rows) == 40
+    said = README.partition("**Seconds, with thousands of environments.**")[2].partition("\n* ")[0]
+    returns = {name: found["Drone", name][1] for name in ("PCPO", "TRPO-Lagrangian", "AWaVO")}
+    assert f"({returns['PCPO']} and {returns['TRPO-Lagrangian']}, every seed within)" in said
+    assert {found["Drone", name][2] for name in ("PCPO", "TRPO-Lagrangian")} == {"10 of 10"}
+    assert f"learns from {found['Drone', 'ORPO-DR'][0]} steps" in said
+    assert found["Drone", "ORPO-DR"][2] == "0 of 10"
+    assert f"AWaVO has {returns['AWaVO']} and eight of ten" in said
+    assert found["Drone", "AWaVO"][2] == "8 of 10"
+    acrobot = [f"{float(found['Acrobot', name][1]):.0f}" for name in ("PCPO", "ORPO-DR")]
+    assert "PCPO has {} with every seed within, ours {}".format(*acrobot) in said
+    navigation = [found["Navigation", name][1] for name in ("CPO", "AWaVO")]
+    assert "CPO earns more ({}, seven within; AWaVO {}, eight)".format(*navigation) in said
+    assert [found["Navigation", name][2] for name in ("CPO", "AWaVO")] == ["7 of 10", "8 of 10"]
+    cartpole = [found["CartPole", name][1:] for name in ("ORPO-DR", "TRPO-Lagrangian")]
+    assert cartpole == [("200.0", "9 of 10"), ("200.0", "6 of 10")]
+    assert {name for (task, name), row in found.items() if (task, row[2]) == ("Pendulum", "10 of 10")} == {
+        "ORPO-DR", "AWaVO"
+    }  # fmt: skip
+
+
 def test_the_readme_counts_the_claims_as_the_page_does():
     page = (ROOT / "docs" / "protocol_results.md").read_text()
     counts = re.search(r"(\d+) could be judged; confirmed (\d+), not confirmed (\d+), undecided (\d+)", page)
