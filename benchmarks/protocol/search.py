@@ -106,36 +106,38 @@ def setting_of(task: str, algo: str, number: int) -> dict[str, Any]:
     return setting
 
 
+def measurement(
+    task: str, algo: str, setting: dict[str, Any], steps: int, seeds: tuple[int, int], *others: str
+) -> list[str]:
+    """The command that measures a setting."""
+    limits, (first, count), options = TASKS[task][0], seeds, dict(setting)
+    envs = options.pop("num_envs", 0)
+    pairs = [f"{name}={value}" for name, value in options.items()]
+    return [
+        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *(["--limits", *map(str, limits)] if limits else []),
+        "--steps", str(steps), "--first-seed", str(first), "--seeds", str(count),
+        *(["--num-envs", str(envs)] if envs else []), *(["--option", *pairs] if pairs else []), *others,
+    ]  # fmt: skip
+
+
 def command(task: str, algo: str, number: int, out: Path, until: float, seeds: tuple[int, int]) -> list[str]:
     """The measurement of one setting, on the tuning seeds or once and for all on those of an evaluation."""
-    numbers, steps = TASKS[task]
-    limits = ["--limits", *map(str, numbers)] if numbers else []
+    others = [] if seeds == TUNING_SEEDS else ["--checks", "10"]
+    others += ["--until", str(until)] if until < FOREVER else []
     setting = {} if algo in OURS else setting_of(task, algo, number)
-    pairs = [f"{name}={value}" for name, value in setting.items() if name != "num_envs"]
-    envs = ["--num-envs", str(setting["num_envs"])] if "num_envs" in setting else []
-    first, count = seeds
-    return [
-        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits,
-        "--steps", str(steps), "--first-seed", str(first), "--seeds", str(count), *envs,
-        *(["--option", *pairs] if pairs else []), *([] if seeds == TUNING_SEEDS else ["--checks", "10"]),
-        *(["--until", str(until)] if until < FOREVER else []), "--out", str(out),
-    ]  # fmt: skip
+    return measurement(task, algo, setting, TASKS[task][1], seeds, *others, "--out", str(out))
 
 
 def command_in_seconds(task: str, algo: str, number: int, out: Path) -> list[str]:
     """The measurement of how far the chosen setting gets in so many seconds, with thousands of environments."""
-    limits = ["--limits", *map(str, TASKS[task][0])] if TASKS[task][0] else []
-    setting = {} if algo in OURS else setting_of(task, algo, number) | {"num_envs": MANY, "rollout_length": LENGTH}
-    envs = MANY_OURS if algo == "orpo-dr" else setting.pop("num_envs", 0)
-    pairs = [f"{name}={value}" for name, value in setting.items()]
-    first, count = SEEDS_SECONDS
+    if algo in OURS:
+        setting = {"num_envs": MANY_OURS} if algo == "orpo-dr" else {}
+    else:
+        setting = setting_of(task, algo, number) | {"num_envs": MANY, "rollout_length": LENGTH}
     # More steps than anybody takes; a hundredth of them is a second's work or less, after which the clock is looked at.
     steps = {"awavo": 300_000, "orpo-dr": 8_000_000}.get(algo, 100_000_000)
-    return [
-        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits, "--steps", str(steps),
-        "--first-seed", str(first), "--seeds", str(count), *(["--num-envs", str(envs)] if envs else []),
-        *(["--option", *pairs] if pairs else []), "--until", str(SECONDS + KEPT), "--out", str(out),
-    ]  # fmt: skip
+    until = str(SECONDS + KEPT)
+    return measurement(task, algo, setting, steps, SEEDS_SECONDS, "--until", until, "--out", str(out))
 
 
 def share_device(task: str, tuned: Path, folder: Path = HERE / "seconds") -> None:
