@@ -110,11 +110,12 @@ def measurement(
     task: str, algo: str, setting: dict[str, Any], steps: int, seeds: tuple[int, int], *others: str
 ) -> list[str]:
     """The command that measures a setting."""
-    limits, (first, count), options = TASKS[task][0], seeds, dict(setting)
+    (first, count), options = seeds, dict(setting)
+    limits = ["--limits", *map(str, TASKS[task][0])] if TASKS[task][0] else []
     envs = options.pop("num_envs", 0)
     pairs = [f"{name}={value}" for name, value in options.items()]
     return [
-        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *(["--limits", *map(str, limits)] if limits else []),
+        sys.executable, str(MEASURE), "--algo", algo, "--task", task, *limits,
         "--steps", str(steps), "--first-seed", str(first), "--seeds", str(count),
         *(["--num-envs", str(envs)] if envs else []), *(["--option", *pairs] if pairs else []), *others,
     ]  # fmt: skip
