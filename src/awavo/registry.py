@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from awavo.errors import InputError, UnknownNameError, did_you_mean, raised
@@ -256,7 +257,9 @@ def check_option(name: str, value: Any, default: Any) -> Any:
 
 
 def _whole(name: str, value: object, low: int) -> int:
-    if isinstance(value, float) and value.is_integer():
+    if (isinstance(value, float) and value.is_integer()) or (
+        isinstance(value, Integral) and not isinstance(value, bool)
+    ):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{name}={value!r} is not a whole number.")

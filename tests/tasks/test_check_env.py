@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from awavo.errors import InputError
+from awavo.networks.normalizer import normalize, running_statistics, update_statistics
+from awavo.registry import check_option
 from awavo.tasks.base import Transition, auto_reset
 from awavo.tasks.check_env import Finding, check_env, check_functional
 from awavo.types import Discrete, EnvSpec
@@ -238,6 +241,46 @@ def test_a_cost_function_may_ask_for_info():
     assert has(found, "error", "KeyError")
 
 
+def test_a_cost_function_gets_the_actions_that_training_gives_it():
+    class Square(Sound):
+        action_space = spaces.Box(-1, 1, (2, 2), np.float32)
+
+        def step(self, action):
+            assert action.shape == (2, 2)
+            return super().step(action[0, :1])
+
+    seen = []
+
+    def fast(obs, action, next_obs):
+        seen.append(action.shape[1:])
+        return np.abs(action[:, 3])
+
+    assert check_env(Square, cost_fn=fast, steps=200) == []
+    assert set(seen) == {(4,)}
+
+
+def test_what_a_cost_function_raised_is_said_in_one_sentence():
+    found = check_env(Sound, cost_fn=lambda obs, action, next_obs: ["a"] * len(obs), steps=200)
+    (problem,) = [f.problem for f in found if f.level == "error"]
+    assert problem.startswith("cost_fn: raised ValueError: could not convert")
+    assert not problem.endswith("..")
+
+
+@pytest.mark.parametrize(("size", "lost"), [(1e-3, False), (1e-5, True), (0.0, False)])
+def test_components_that_networks_take_for_constants_are_named(size, lost):
+    def shrink(env, result):
+        obs = result[0].copy()
+        obs[-1] *= size
+        return obs, *result[1:]
+
+    found = check_env(broken(step=shrink, reset=shrink), steps=200)
+    assert has(found, "warning", "1 component with a standard deviation of at most 0.0001") is lost
+    # What is said of networks is what they do.
+    rows = np.float32(np.random.default_rng(0).normal(0, size or 1e-5, (100, 1)))
+    scaled = normalize(update_statistics(running_statistics(1), rows), rows)
+    assert bool(np.abs(scaled).max() < 0.1) is (size < 1e-4)
+
+
 def test_limits_are_compared_with_what_random_actions_cost():
     assert check_env(Sound, cost_limits=(1,), steps=200) == []
     assert has(check_env(Sound, cost_limits=(50,), steps=200), "info", "within the limits 50")
@@ -253,6 +296,14 @@ def test_a_cost_of_one_entry_is_a_number():
 def test_attributes_are_read_by_the_rules_of_training():
     assert check_env(broken(cost_limits=[1.0], cost_names="far", horizon=25), steps=200) == []
     assert check_env(broken(cost_limits=(1, 2)), cost_limits=(1,), steps=200) == []  # as --limits in training
+
+
+def test_a_horizon_may_be_a_whole_number_of_numpys():
+    assert check_env(broken(horizon=np.int64(25)), steps=200) == []
+    assert type(check_option("horizon", np.int64(25), 1)) is int
+    assert has(check_env(broken(horizon=np.float32(25.5)), steps=200), "error", "horizon")
+    with pytest.raises(InputError, match="is not a whole number"):
+        check_option("horizon", np.bool_(True), 1)
 
 
 def test_what_cannot_be_made_is_a_finding_in_one_line():

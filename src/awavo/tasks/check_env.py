@@ -16,7 +16,7 @@ from gymnasium import spaces
 from awavo.checks import all_finite
 from awavo.errors import AwavoError, MissingExtraError, UnknownNameError, raised
 from awavo.registry import HOST_TASKS, TASKS, check_option, make_task
-from awavo.tasks.check_episodes import check_cost_series, check_ends, check_start_infos, check_totals
+from awavo.tasks.check_episodes import check_cost_series, check_ends, check_spread, check_start_infos, check_totals
 from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
 from awavo.tasks.contract import RESET, own_list, reset_problem, space_problem
 from awavo.tasks.cost_functions import CostFn, apply_cost_fn, find_info, takes_info
@@ -76,7 +76,8 @@ def _make(target: str | Callable[[], gym.Env], options: Fields, report: Report) 
         target = find_source(target)
     try:
         env = make_gymnasium(target, {**options, **_quiet(target)}, None)
-        return env if _time_limit(env) is None or env.spec else gym.wrappers.TimeLimit(env, env.unwrapped.horizon)  # pyright: ignore[reportAttributeAccessIssue]
+        limit = _time_limit(env)
+        return env if limit is None or env.spec else gym.wrappers.TimeLimit(env, limit)
     except (MissingExtraError, UnknownNameError):
         raise
     except AwavoError as error:
@@ -195,12 +196,14 @@ def _time_limit(env: gym.Env) -> int | None:
     if isinstance(env.unwrapped, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
         return env.unwrapped.task_spec.horizon
     own = getattr(env.unwrapped, "horizon", None)
-    return (env.spec.max_episode_steps if env.spec else None) or (own if isinstance(own, int) and own > 0 else None)
+    registered = env.spec.max_episode_steps if env.spec else None
+    return registered or (int(own) if isinstance(own, int | np.integer) and own > 0 else None)
 
 
 def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report) -> None:
     """Check what only a whole rollout shows."""
     check_ends(trace, report)
+    check_spread(trace, report)
     if cost_fn is None:
         check_start_infos(trace, report)
         if len({c.shape for c in trace.costs}) == 1:
@@ -208,6 +211,8 @@ def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] |
         return
     obs, actions, next_obs = (np.array(rows) for rows in (trace.obs, trace.actions, trace.next_obs))
     obs, next_obs = obs.astype(np.float32), next_obs.astype(np.float32)
+    if actions.ndim > 2:  # training gives the actions of a box of any shape as rows
+        actions = actions.reshape(len(actions), -1)
     infos = None
     if takes_info(cost_fn):
         source = find_info(trace.infos[0])
@@ -217,7 +222,8 @@ def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] |
         first = infos and {name: rows[:1] for name, rows in infos.items()}
         single = apply_cost_fn(cost_fn, obs[:1], actions[:1], next_obs[:1], first)
     except (AwavoError, ValueError, TypeError, IndexError) as error:
-        report.error(f"cost_fn: {type(error).__name__}: {error}.", "Write cost_fn for batches: obs[:, 0], not obs[0].")
+        what = str(error).removeprefix("cost_fn ").rstrip(".")
+        report.error(f"cost_fn: {what}.", "Write cost_fn for batches: obs[:, 0], not obs[0].")
         return
     if not np.allclose(single, costs[:1], equal_nan=True):
         report.error(

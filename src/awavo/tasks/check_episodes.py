@@ -11,7 +11,10 @@ from awavo.checks import all_finite
 from awavo.errors import plural
 from awavo.tasks.check_rules import Report, Trace, cost_keys
 
-__all__ = ["check_cost_series", "check_ends", "check_start_infos", "check_totals"]
+__all__ = ["check_cost_series", "check_ends", "check_spread", "check_start_infos", "check_totals"]
+
+SMALLEST_SPREAD = 1e-4
+"""Standard deviation up to which networks take a component for a constant (`networks.normalizer`)."""
 
 
 def check_ends(trace: Trace, report: Report) -> None:
@@ -81,6 +84,18 @@ def check_start_infos(trace: Trace, report: Report) -> None:
                 "Set the costs to 0 in reset(): nothing was done yet.",
             )
             return
+
+
+def check_spread(trace: Trace, report: Report) -> None:
+    """Components in units so large that they hardly vary: networks centre them, and do not scale them up."""
+    spread = np.std(np.array(trace.starts + trace.next_obs), axis=0)
+    lost = np.flatnonzero((spread > 0) & (spread <= SMALLEST_SPREAD))
+    if len(lost):
+        report.warning(
+            f"step(): expected components of the observation that vary, saw {plural(len(lost), 'component')} with a "
+            f"standard deviation of at most {SMALLEST_SPREAD:g} (component {lost[0]}: {spread[lost[0]]:.2g}).",
+            "Observe it in smaller units, so that it varies by about 1: below that a network takes it for a constant.",
+        )
 
 
 def check_cost_series(costs: Float[np.ndarray, "T C"], trace: Trace, report: Report) -> None:
