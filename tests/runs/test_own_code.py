@@ -190,6 +190,17 @@ def test_changed_code_is_asked_for_again_and_not_run(trained, mine, forget, chan
             awavo.load(trained)
 
 
+def test_code_that_is_not_found_from_here_is_not_said_to_have_changed(trained, mine, forget, monkeypatch):
+    forget()
+    monkeypatch.chdir(trained)  # in the run folder itself
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(mine)])
+    with pytest.raises(RunFolderError, match=rf"'mine' is not found from here .*: run this in {mine}, where it was"):
+        awavo.load(trained)
+    trust_file().unlink()
+    with pytest.raises(RunFolderError, match="run this in the folder that has it, or put that folder on PYTHONPATH"):
+        awavo.load(trained)
+
+
 def test_another_configuration_with_the_same_code_is_asked_for(trained, mine, small):
     stored = json.loads((trained / "config.json").read_text())["config"]
     assert is_trusted(stored, ["mine:Point"])

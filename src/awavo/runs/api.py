@@ -29,7 +29,7 @@ from awavo.runs.memory import check_playing, check_training
 from awavo.runs.problem import Problem, build_problem, named_code, resolve_config
 from awavo.runs.progress import doing, follow
 from awavo.runs.train import Progress, run_training, state_template
-from awavo.runs.trust import is_trusted, remember
+from awavo.runs.trust import is_trusted, missing_module, remember
 from awavo.tasks.contract import short, try_flatten
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 from awavo.training.compilation import enable_cache
@@ -144,6 +144,13 @@ def _load(folder: Path, env: OwnEnv | None, cost_fn: Any, operator: Any, trust: 
     named = _left_to_import(settings, env, cost_fn, operator)
     if named and not trust and not is_trusted(meta["config"], named.values()):
         told = ", ".join(f"{name}='{value}'" for name, value in named.items())
+        if missing := missing_module(meta["config"], named.values()):
+            module, place = missing
+            where = f"run this in {place}, where it was then" if place else "run this in the folder that has it"
+            raise RunFolderError(
+                f"'{folder}/config.json' names code ({told}) whose module '{module}' is not found from here "
+                f"({Path.cwd()}): {where}, or put that folder on PYTHONPATH."
+            )
         raise RunFolderError(
             f"'{folder}/config.json' names code to run ({told}) that you did not run with it before, or that has "
             "changed since: if you trust it, add --trust once (in Python trust=True, or pass the part itself)."

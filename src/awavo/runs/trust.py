@@ -21,7 +21,7 @@ from awavo.files import write_bytes
 from awavo.registry import add_current_folder
 from awavo.types import Fields, FieldsView
 
-__all__ = ["is_trusted", "remember", "trust_file"]
+__all__ = ["is_trusted", "missing_module", "remember", "trust_file"]
 
 MAIN = "__main__"  # code of the running program itself: it is running already
 BRIDGE = "bridge"  # another interpreter, whose files cannot be known from here
@@ -73,6 +73,21 @@ def is_trusted(config: FieldsView, named: Iterable[str]) -> bool:
     return all(str(place) in files for place in found.values()) and all(
         _digest(Path(name)) == digest for name, digest in files.items()
     )
+
+
+def missing_module(config: FieldsView, named: Iterable[str]) -> tuple[str, str] | None:
+    """The first named module that is nowhere to be found from here, and the folder it was in, "" if nobody knows."""
+    add_current_folder()
+    for module in _modules(named):
+        if module in (MAIN, BRIDGE) or module in sys.modules or _find_file(module) is not None:
+            continue
+        entry = _read(trust_file()).get(_key(config))
+        files = entry.get("files") if isinstance(entry, dict) else None
+        last = module.rpartition(".")[2]
+        places = [Path(name) for name in files if Path(name).stem == last] if isinstance(files, dict) else []
+        # The folder that an import starts from, above the packages that the name goes through.
+        return module, str(places[0].parents[module.count(".")]) if places else ""
+    return None
 
 
 def _modules(named: Iterable[str]) -> list[str]:
