@@ -1,5 +1,7 @@
 """What commands show: names are text, neither markup nor commands of the terminal."""
 
+import pytest
+
 from awavo.cli import show
 
 
@@ -10,3 +12,19 @@ def test_the_table_of_an_evaluation_takes_names_as_text(capsys):
     said = capsys.readouterr().out
     assert "[/x] (limit 2)" in said
     assert "1.0 [0.5, 1.5]" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "text"),
+    [(0.14, 0.1, "0.14"), (0.0123, 0.01, "0.012"), (0.0, 0.01, "0.000"), (26.58, 30.0, "26.6"), (2e-8, 1e-8, "2e-08"),
+     (0.04, 0.0, "0.040")],
+)  # fmt: skip
+def test_figures_have_the_digits_that_their_limit_asks_for(value, limit, text, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    figure = {"value": value, "low": value, "high": value, "limit": limit}
+    income = {"value": 0.00012, "low": -0.00023, "high": 0.0003}
+    entry = {"return": income, "costs": {"c": figure}, "feasible_seeds": 0, "seeds": 1, "episodes_per_seed": 5}
+    show.show_evaluation({"greedy": entry}, "task", "algo")
+    said = capsys.readouterr().out
+    assert f" {text} [{text}, {text}]" in said
+    assert "0.00012 [-0.00023, 0.00030]" in said

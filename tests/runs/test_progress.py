@@ -9,7 +9,8 @@ import pytest
 
 from awavo.runs import display, progress
 from awavo.runs.budget import default_budget, guess_time
-from awavo.runs.train import Progress
+from awavo.runs.problem import build_problem
+from awavo.runs.train import Progress, _early_only
 
 EVIL = "\x1b[2J[/red][link=http://x]\x07"
 
@@ -63,7 +64,7 @@ def test_names_are_spelled_out_and_the_end_is_said(stream, quick, monkeypatch):
 def test_a_log_gets_lines_with_how_far_it_is_and_how_long_it_will_take(quick, monkeypatch):
     monkeypatch.setattr(progress, "MEASURE_SECONDS", 0.1)
     updates = [update("compiling", 0), update("training", 64), update("training", 128), update("finished", 640)]
-    said = shown(io.StringIO(), monkeypatch, updates, expected="a guess")
+    said = shown(io.StringIO(), monkeypatch, updates, expected=lambda first: "a guess")
     lines = said.splitlines()
     assert lines[0] == "a guess"
     (said_left,) = [line for line in lines if line.startswith("measured here: about ")]
@@ -73,9 +74,37 @@ def test_a_log_gets_lines_with_how_far_it_is_and_how_long_it_will_take(quick, mo
     assert "\r" not in said
 
 
+def test_a_cost_is_shown_with_the_digits_of_its_limit(quick, monkeypatch):
+    last = update("finished", recent={"return": 2e-5, "cost_angle": 0.14}, limits={"angle": 0.1})
+    assert "return 0.000020  angle 0.14/0.1\n" in shown(io.StringIO(), monkeypatch, [last])
+
+
+def test_episodes_that_ended_early_alone_get_no_verdict(quick, monkeypatch):
+    last = update("training")
+    assert progress._recent(last)[1] == ("angle 2.0/1", "red")
+    early = last._replace(early_only=True)
+    assert progress._recent(early)[1] == ("angle 2.0/1", "")
+    said = shown(io.StringIO(), monkeypatch, [early._replace(phase="finished")])
+    assert "angle 2.0/1  (so far only of episodes that ended early" in said
+    assert progress._recent(early._replace(recent={})) == []
+
+
+def test_episodes_are_no_fair_sample_until_a_horizon_after_the_last_cut():
+    import awavo
+
+    config = awavo.configure("navigation", "orpo-dr", num_envs=4)
+    problem = build_problem(config)
+    # Cuts end at 128 (1 - 1/16) horizons of steps; an episode that began then takes a horizon in each environment.
+    last = 128 * 15 // 16 * 100
+    assert [_early_only(problem, n) for n in (0, last, last + 399, last + 400)] == [True, True, True, False]
+    assert not _early_only(build_problem(awavo.configure("cartpole", "orpo-dr")), 0)
+
+
 def test_what_stays_is_left_out_for_programs_and_a_guess_for_what_resumes(quick, monkeypatch):
     assert "finished" not in shown(io.StringIO(), monkeypatch, [update("finished")], quiet=True).splitlines()[-1:]
-    said = shown(io.StringIO(), monkeypatch, [update("compiling", resumed_at=64, notes=("torn.",))], expected="a guess")
+    said = shown(
+        io.StringIO(), monkeypatch, [update("compiling", resumed_at=64, notes=("torn.",))], expected=lambda _: "a guess"
+    )
     assert "a guess" not in said
     assert said.startswith("warning: torn.\nresuming from 64 steps\n")
 
@@ -227,3 +256,13 @@ def test_planning_on_a_cpu_gets_a_budget_of_minutes():
     assert said.startswith("20,000 steps of 2 seeds with awavo: a guess of ")
     assert "minutes" in said
     assert "guess" not in guess_time(config, "gpu")
+
+
+def test_a_guess_knows_that_larger_tasks_take_longer():
+    import awavo
+
+    config = awavo.configure("cartpole", steps=12_000, seeds=2)
+    assert "a guess of 33 s, from small tasks" in guess_time(config, "cpu")
+    assert "a guess of 2 minutes, from a task of more than 12 numbers" in guess_time(config, "cpu", small=False)
+    other = awavo.configure("cartpole", "crpo", steps=12_000, seeds=2)
+    assert "from small tasks" in guess_time(other, "cpu", small=False)

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from awavo.results.limits import STRICT, LimitRule
+from awavo.runs.display import figure_text
 from awavo.types import FieldsView
 
 __all__ = ["show_evaluation"]
@@ -20,7 +21,7 @@ def show_evaluation(result: FieldsView, task: str, algo: str, rule: LimitRule = 
         table.add_column(Text(f"{name} (limit {result['greedy']['costs'][name]['limit']:g})"))
     table.add_column("seeds within limits")
     for policy, entry in result.items():
-        cells = [_interval(entry["return"])] + [_interval(entry["costs"][n]) for n in names]
+        cells = [_interval(entry["return"])] + [_interval(c, c["limit"]) for c in map(entry["costs"].get, names)]
         table.add_row(policy, *map(Text, cells), f"{entry['feasible_seeds']} of {entry['seeds']}")
     console = Console()
     console.print(table)
@@ -31,5 +32,8 @@ def show_evaluation(result: FieldsView, task: str, algo: str, rule: LimitRule = 
     )
 
 
-def _interval(figure: FieldsView) -> str:
-    return f"{figure['value']:.1f} [{figure['low']:.1f}, {figure['high']:.1f}]"
+def _interval(figure: FieldsView, scale: float = 0.0) -> str:
+    """Digits by the limit, or where that is none or 0 by the figures themselves."""
+    numbers = [figure[name] for name in ("value", "low", "high")]
+    value, low, high = (figure_text(number, scale or max(map(abs, numbers))) for number in numbers)
+    return f"{value} [{low}, {high}]"

@@ -98,7 +98,8 @@ class Train:
             raise KeyboardInterrupt
         began = time.perf_counter()
         updates = api.train_iter(config, out, checkpoint_seconds=self.checkpoint_seconds)
-        last = follow(updates, expected=guess_time(config, jax.default_backend()), quiet=self.json)
+        platform = jax.default_backend()
+        last = follow(updates, expected=lambda first: guess_time(config, platform, first.small), quiet=self.json)
         wall = time.perf_counter() - began
         finished = last.phase == "finished"
         if self.json:

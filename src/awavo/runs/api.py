@@ -96,7 +96,7 @@ def train(
     """
     updates = train_iter(config, out, **options)
     if on_progress is None:
-        follow(updates, expected=guess_time(config, jax.default_backend()))
+        follow(updates, expected=lambda first: guess_time(config, jax.default_backend(), first.small))
     else:
         for progress in updates:
             on_progress(progress)

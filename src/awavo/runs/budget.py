@@ -21,6 +21,9 @@ PLANNING, OFF_POLICY = ("awavo", "paets"), ("sac-lagrangian", "cal")
 # with the off-policy ones (85 and 32). For other tasks just a hint.
 MEASURED = {"awavo": (100.0, 150.0), "paets": (100.0, 150.0), "sac-lagrangian": (20.0, 150.0), "cal": (20.0, 60.0)}
 OTHERS = (30.0, 7_000.0)
+# Of larger tasks (`sizes.is_small`) with ours, one gradient step of 256 x 256 for two environment steps: HalfCheetah,
+# 120 steps a CPU-second (docs/learner.md).
+LARGER, OURS = (30.0, 240.0), ("orpo-dr", "awavo")
 
 
 class Budget(NamedTuple):
@@ -44,8 +47,11 @@ def default_episodes(task: str) -> int:
     return 10 if task.startswith(BRIDGE) else 100
 
 
-def guess_time(config: TrainConfig, platform: str) -> str:
-    """One line on how long a training may take, before anything is compiled; measured figures follow it."""
+def guess_time(config: TrainConfig, platform: str, small: bool = True) -> str:
+    """One line on how long a training may take, before anything is compiled; measured figures follow it.
+
+    Whether the task is a `small` one decides by the rule of sizes how much ours learn from a step.
+    """
     what = f"{config.steps:,} steps of {config.seeds} {'seeds' if config.seeds > 1 else 'seed'} with {config.algo}"
     if config.task.startswith(BRIDGE):
         copies = config.seeds * int(config.algo_options.get("num_envs", 1))
@@ -54,7 +60,9 @@ def guess_time(config: TrainConfig, platform: str) -> str:
         )
     if platform != "cpu":
         return f"{what}; how long that takes here is measured once it has compiled"
-    compile_s, speed = MEASURED.get(config.algo, OTHERS)
+    larger = config.algo in OURS and not small
+    compile_s, speed = LARGER if larger else MEASURED.get(config.algo, OTHERS)
     seconds = compile_s + config.steps * config.seeds / speed
-    guess = f"a guess of {time_text(seconds)}, from small tasks on two CPU cores"
+    like = "a task of more than 12 numbers" if larger else "small tasks"
+    guess = f"a guess of {time_text(seconds)}, from {like} on two CPU cores"
     return f"{what}: {guess}; measured here once it has compiled"

@@ -6,6 +6,7 @@ A bar on a terminal, one line that is written over in a notebook, a line every f
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from awavo.errors import printable
 
-__all__ = ["Display", "Doing", "Stream", "time_text"]
+__all__ = ["Display", "Doing", "Stream", "figure_text", "time_text"]
 
 T = TypeVar("T")
 Styled = Sequence[tuple[str, str]]  # pieces of text, each with a style of rich's
@@ -49,6 +50,14 @@ def time_text(seconds: float) -> str:
         return f"{max(seconds, 0):.0f} s"
     minutes = seconds / 60
     return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+
+
+def figure_text(value: float, scale: float) -> str:
+    """A return or a cost with one decimal, with more where what it is held against is below 1: two digits of that."""
+    if not 0 < scale < 1:
+        return f"{value:.1f}"
+    decimals = 1 + math.ceil(-math.log10(scale))
+    return f"{value:.{decimals}f}" if decimals <= 6 else f"{value:.3g}"
 
 
 @dataclass

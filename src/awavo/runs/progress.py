@@ -11,12 +11,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from awavo.errors import printable
-from awavo.runs.display import Display, Doing, Stream, time_text
+from awavo.runs.display import Display, Doing, Stream, figure_text, time_text
 
 if TYPE_CHECKING:
     from awavo.runs.train import Progress
@@ -25,6 +25,9 @@ __all__ = ["Doing", "doing", "follow", "hide", "say", "showing", "stop_showing",
 
 MEASURE_SECONDS = 3.0  # of training, before its speed is believed
 COMPILE_EVENTS = "/jax/core/compile/"  # what jax calls its stages of compiling
+
+# While first episodes are cut short, only those that end before that are whole: all crashes, say, and nothing else.
+EARLY_ONLY = "(so far only of episodes that ended early, the others were cut short: evaluate for fair figures)"
 
 _display: Display | None = None
 
@@ -79,18 +82,21 @@ def say(line: str) -> None:
     print(printable(line), file=sys.stderr, flush=True)
 
 
-def follow(updates: Iterable[Progress], *, expected: str = "", quiet: bool = False) -> Progress:
+def follow(
+    updates: Iterable[Progress], *, expected: Callable[[Progress], str] | None = None, quiet: bool = False
+) -> Progress:
     """Show a training while it runs and return its last update.
 
-    `expected` is said before it compiles, unless it resumes; `quiet` prints no lines that stay, but for warnings.
+    What `expected` makes of the first update is said before it compiles, unless it resumes; `quiet` prints no lines
+    that stay, but for warnings.
     """
     last, chunks, measured = None, 0, quiet
     with doing("starting") as work:
         for last in updates:
             if work.what == "starting":
                 _say_start(last, quiet)
-                if expected and not quiet and last.phase == "compiling" and not last.resumed_at:
-                    say(expected)
+                if expected is not None and not quiet and last.phase == "compiling" and not last.resumed_at:
+                    say(expected(last))
             work.what = "training" if last.phase == "compiling" else last.phase
             work.done, work.total, work.unit = last.env_steps, last.total_steps, "steps"
             chunks += last.phase == "training"
@@ -118,16 +124,17 @@ def _say_start(update: Progress, quiet: bool) -> None:
 
 
 def _recent(update: Progress) -> list[tuple[str, str]]:
-    """The last episodes in a few words, a cost above its limit in red."""
+    """The last episodes in a few words, a cost above its limit in red; no verdict on a sample that is not fair."""
     parts = []
     for name, value in update.recent.items():
         cost = name.removeprefix("cost_")
         limit = None if name == "return" else update.limits.get(cost)
         if limit is None:
-            parts.append((f"{cost} {value:.1f}", ""))
+            parts.append((f"{cost} {figure_text(value, abs(value))}", ""))
         else:
-            parts.append((f"{cost} {value:.1f}/{limit:g}", "red" if value > limit else "green"))
-    return parts
+            verdict = "" if update.early_only else "red" if value > limit else "green"
+            parts.append((f"{cost} {figure_text(value, limit or abs(value))}/{limit:g}", verdict))
+    return [*parts, (EARLY_ONLY, "")] if parts and update.early_only else parts
 
 
 def _is_main_thread() -> bool:

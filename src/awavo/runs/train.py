@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from awavo.algorithms.sizes import is_small
 from awavo.config import TrainConfig, fingerprint
 from awavo.errors import BrokenEnvironmentError, RunFolderError
 from awavo.files import locked
@@ -30,7 +31,11 @@ CHUNK_SECONDS = 1.0
 
 
 class Progress(NamedTuple):
-    """What training says between chunks. `phase` is "compiling", "training", "finished" or "interrupted"."""
+    """What training says between chunks. `phase` is "compiling", "training", "finished" or "interrupted".
+
+    `recent` are means of the last finished episodes. With `early_only` they are no fair sample: others were cut short
+    while they were young, so that only those that ended by themselves are among them. `small` as in `sizes.is_small`.
+    """
 
     phase: str
     env_steps: int
@@ -42,6 +47,8 @@ class Progress(NamedTuple):
     limits: dict[str, float]
     notes: tuple[str, ...] = ()
     resumed_at: int = 0
+    early_only: bool = False
+    small: bool = True
 
 
 def seed_axis(config: TrainConfig) -> str:
@@ -212,6 +219,8 @@ def run_training(
                 limits=dict(zip(spec.cost_names, spec.cost_limits, strict=True)),
                 notes=training.notes,
                 resumed_at=training.resumed_at * training.per_iteration,
+                early_only=_early_only(problem, training.env_steps),
+                small=is_small(spec),
             )
 
         if not training.finished:
@@ -219,6 +228,14 @@ def run_training(
         for _ in training.advance(checkpoint_seconds=checkpoint_seconds, stopping=stopping):
             yield progress("training")
         yield progress("finished" if training.finished else "interrupted")
+
+
+def _early_only(problem: Problem, env_steps: int) -> bool:
+    """Whether episodes were still cut while the last finished ones lived: a horizon ago in every environment."""
+    if problem.algorithm.cut_after is None:
+        return False
+    then = max(env_steps - problem.spec.horizon * problem.settings.num_envs, 0)
+    return bool(np.isfinite(problem.algorithm.cut_after(jnp.asarray(then, jnp.int32))).any())
 
 
 def record_chunk(
