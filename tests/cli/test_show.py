@@ -28,3 +28,14 @@ def test_figures_have_the_digits_that_their_limit_asks_for(value, limit, text, c
     said = capsys.readouterr().out
     assert f" {text} [{text}, {text}]" in said
     assert "0.00012 [-0.00023, 0.00030]" in said
+
+
+def test_a_table_keeps_every_figure_however_narrow_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    figure = {"value": 123456.7, "low": 12345.5, "high": 234567.8, "limit": 2.0}
+    costs = {f"cost{i}": figure for i in range(4)}
+    entry = {"return": figure, "costs": costs, "feasible_seeds": 1, "seeds": 1, "episodes_per_seed": 5}
+    show.show_evaluation({"greedy": entry, "stochastic": entry}, "task", "algo")
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert (said.count("123456.7"), said.count("[12345.5,"), said.count("234567.8]")) == (10, 10, 10)

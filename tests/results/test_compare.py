@@ -1,11 +1,14 @@
 import io
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 
+from awavo.cli.main import main
 from awavo.errors import InputError, RunFolderError
 from awavo.results.compare import compare_group, compare_runs
 from awavo.results.limits import STRICT, LimitRule
@@ -178,7 +181,8 @@ def test_outputs_agree(runs):
     printed, markdown = console.export_text(), comparison_markdown(comparison)
     for row in comparison.groups[0].rows:
         for name in ("return", "position", "angle"):
-            value, interval = format_estimate(row.outcome.iqm(name)).split(" ", 1)
+            estimate = row.outcome.iqm() if name == "return" else row.outcome.mean(name)
+            value, interval = format_estimate(estimate).split(" ", 1)
             assert value in printed
             assert interval in printed
             assert f"{value} {interval}" in markdown
@@ -219,3 +223,88 @@ def test_estimates():
     assert format_estimate(Estimate(198.34, 197.0, 199.4, 10, "")) == "198.3 [197.0, 199.4]"
     assert format_estimate(Estimate(0.0, -0.0035, 0.0031, 10, "")) == "0.000000 [-0.003500, 0.003100]"
     assert format_estimate(Estimate(3.0, np.nan, np.nan, 1, "")) == "3.000"
+
+
+def test_the_cost_beside_a_limit_is_the_mean_that_is_judged(tmp_path, write_run):
+    run = load_run(write_run(tmp_path / "r", seeds=4))
+    # One seed far outside: the IQM leaves it out and stands at the limit's right side.
+    run.evaluation["greedy"]["costs"]["position"]["per_seed"] = [0.0, 0.0, 0.0, 200.0]
+    comparison = compare_runs([run])
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(comparison_tables(comparison)[0])
+    printed, markdown = console.export_text(), comparison_markdown(comparison)
+    assert "mean <= 30" in printed
+    assert "50.00" in printed
+    assert "position mean (limit 30)" in markdown
+    assert "| 50.00 [" in markdown
+
+
+@pytest.fixture
+def same_names(tmp_path, write_run, monkeypatch):
+    """Two runs in folders of one name, and one of another problem; the first is the folder one stands in."""
+    first = write_run(tmp_path / "a" / "run", algo="crpo", preset="default", rng=1)
+    write_run(tmp_path / "b" / "run", algo="crpo", preset="default", rng=2, steps=30_000)
+    write_run(tmp_path / "other", algo="crpo", preset="default", limits=(20.0, 5.0))
+    monkeypatch.chdir(first)
+    return [load_run(path) for path in (".", "../../b/run", "../../other")]
+
+
+def test_no_two_runs_are_called_alike(same_names):
+    comparison = compare_runs(same_names)
+    labels = {row.run.path.as_posix(): row.label for group in comparison.groups for row in group.rows}
+    expected = {
+        ".": "crpo · a/run",
+        "../../b/run": "crpo · b/run",
+        "../../other": f"crpo · {labels['../../other'][7:]}",
+    }
+    assert labels == expected
+    assert labels["../../other"].endswith("other")
+    alone = compare_group(same_names[:2])
+    assert {row.label for row in alone.rows} == {"crpo · a/run", "crpo · b/run"}
+
+
+def test_a_training_that_is_not_finished_is_noted(tmp_path, write_run):
+    run = load_run(write_run(tmp_path / "r"))
+    assert not any("not finished" in note for note in compare_runs([run]).notes)
+    run.evaluation["greedy"]["env_steps"] = 8_192
+    part = replace(
+        run,
+        metrics=run.metrics.filter(run.metrics["env_steps"] <= 8_192),
+        episodes=run.episodes.filter(run.episodes["env_steps"] <= 8_192),
+    )
+    notes = compare_runs([part]).notes
+    assert "orpo-dr (posterior): its training is not finished, 8,192 of 20,000 steps." in notes
+
+
+def test_different_numbers_of_episodes_are_noted_once(tmp_path, write_run):
+    runs = [load_run(write_run(tmp_path / name, algo=name)) for name in ("crpo", "pcpo")]
+    assert not any("episodes a seed" in note for note in compare_runs(runs).notes)
+    runs[0].evaluation["greedy"]["episodes_per_seed"] = 20
+    notes = compare_runs(runs).notes
+    assert notes.count("cartpole: the runs were evaluated on different numbers of episodes a seed (20, 100).") == 1
+    assert len(set(notes)) == len(notes)
+
+
+def test_a_copied_folder_is_no_second_experiment(tmp_path, write_run):
+    folder = write_run(tmp_path / "run", algo="crpo", preset="default")
+    shutil.copytree(folder, tmp_path / "copy")
+    other = write_run(tmp_path / "other", algo="crpo", preset="default", steps=30_000)
+    notes = compare_runs([load_run(path) for path in (folder, tmp_path / "copy", other)]).notes
+    told = [note for note in notes if "copies" in note]
+    assert len(told) == 1
+    assert told[0].startswith("crpo · copy and crpo · run are copies of one training")
+
+
+@pytest.mark.parametrize("columns", ["20", "60"])
+def test_a_narrow_terminal_cuts_no_figure(tmp_path, write_run, monkeypatch, capsys, columns):
+    folders = (write_run(tmp_path / "r", algo="ppo-lagrangian"), write_run(tmp_path / "s", algo="crpo", rng=1))
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["compare", *map(str, folders)]) == 0
+    said = capsys.readouterr().out
+    for row in compare_runs([load_run(folder) for folder in folders]).groups[0].rows:
+        for estimate in (row.outcome.iqm(), row.outcome.mean("position"), row.outcome.mean("angle")):
+            value, interval = format_estimate(estimate).split(" ", 1)
+            assert value in said
+            assert interval in said
+        assert row.run.algo in said
+        assert f"{row.rank} {row.run.algo}" in said

@@ -17,7 +17,8 @@ def test_a_seed_needs_every_cost_at_most_at_its_limit():
 
 
 @pytest.mark.parametrize(
-    ("require", "needed"), [("all", 10), ("80%", 8), ("75%", 8), ("100%", 10), ("0.1%", 1), ("3", 3), ("10", 10)]
+    ("require", "needed"),
+    [("all", 10), ("80%", 8), ("75%", 8), ("100%", 10), ("0.1%", 1), ("0.00000001%", 1), ("3", 3), ("10", 10)],
 )
 def test_how_many_seeds_a_run_needs(require, needed):
     rule = LimitRule(require=require)

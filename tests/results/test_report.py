@@ -174,3 +174,14 @@ def test_a_run_without_any_episode_needs_an_evaluation(run_folder):
         render_report([load_run(run_folder)])
     with pytest.raises(RunFolderError, match="Cannot write"):
         write_report([run], run_folder / "no" / "such" / "folder.html")
+
+
+def test_each_row_says_its_episodes_where_they_differ(tmp_path, write_run):
+    runs = [load_run(write_run(tmp_path / name, algo=name)) for name in ("crpo", "pcpo")]
+    assert "100 fresh episodes per seed and policy" in render_report(runs)
+    for mode in ("greedy", "stochastic"):
+        runs[1].evaluation[mode]["episodes_per_seed"] = 20
+    page = render_report(runs)
+    assert "fresh episodes per seed and policy" not in page
+    for text in ("greedy, 100 episodes", "greedy, 20 episodes", "stochastic, 20 episodes"):
+        assert f"<small>{text}</small>" in page

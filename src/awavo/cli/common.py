@@ -17,15 +17,19 @@ from awavo.config import parse_value
 from awavo.errors import AwavoError, ConfigError, printable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from awavo.results.limits import LimitRule
 
 __all__ = [
     "MOST_EPISODES", "Device", "Json", "LimitList", "Limits", "Pairs", "Trust", "check_run_folder", "print_json",
-    "print_notes", "read_limits", "read_pairs",
+    "print_notes", "print_table", "read_limits", "read_pairs",
 ]  # fmt: skip
 
 MOST_EPISODES = 1_000_000
 """Episodes of a seed that one command plays at most."""
+
+WIDEST = 10_000  # columns of a table that is printed
 
 Json = Annotated[bool, arg(help="print one JSON line instead of text")]
 Trust = Annotated[
@@ -115,6 +119,22 @@ def print_json(values: Mapping[str, object]) -> None:
     from awavo.results.store import to_plain
 
     print(json.dumps(to_plain(values), allow_nan=False))
+
+
+def print_table(table: Table) -> None:
+    """Print a table whole: a narrow terminal may break its lines, but no word, figure or column is cut off.
+
+    An interval without its end would read as another one.
+    """
+    from rich.console import Console
+
+    console = Console()
+    whole = console.options.update(width=WIDEST)
+    for column in table.columns:
+        sizes = [console.measure(cell, options=whole) for cell in (column.header, *column.cells)]
+        column.min_width = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+    needed = console.measure(table, options=whole).minimum
+    Console(width=max(console.width, needed)).print(table)
 
 
 def print_notes(notes: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from awavo.cli.common import Json, Limits, print_json
+from awavo.cli.common import Json, Limits, print_json, print_table
 from awavo.errors import InputError
 
 __all__ = ["Compare"]
@@ -28,8 +28,6 @@ class Compare:
         """Print the comparison."""
         if not self.run_folders:
             raise InputError("no run folder was given: expected at least one RUN.")
-        from rich.console import Console
-
         from awavo.results.compare import compare_runs
         from awavo.results.store import load_run
         from awavo.results.tables import comparison_dict, comparison_markdown, comparison_tables
@@ -42,5 +40,5 @@ class Compare:
             print(comparison_markdown(comparison))
         else:
             for table in comparison_tables(comparison):
-                Console().print(table)
+                print_table(table)
         return 0

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from awavo.cli.common import print_table
 from awavo.results.limits import STRICT, LimitRule
 from awavo.runs.display import figure_text
 from awavo.types import FieldsView
@@ -23,10 +24,9 @@ def show_evaluation(result: FieldsView, task: str, algo: str, rule: LimitRule = 
     for policy, entry in result.items():
         cells = [_interval(entry["return"])] + [_interval(c, c["limit"]) for c in map(entry["costs"].get, names)]
         table.add_row(policy, *map(Text, cells), f"{entry['feasible_seeds']} of {entry['seeds']}")
-    console = Console()
-    console.print(table)
+    print_table(table)
     entry = result["greedy"]
-    console.print(
+    Console().print(
         f"{entry['episodes_per_seed']} fresh episodes a seed; {rule.text}.",
         style="dim",
     )

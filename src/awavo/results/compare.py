@@ -6,13 +6,15 @@ A high return with a violated cost is not a win.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from awavo.errors import InputError
+from awavo.errors import InputError, plural
 from awavo.results.curves import Curve, learning_curve, steps_to_reach
 from awavo.results.limits import STRICT, LimitRule
 from awavo.results.outcome import Outcome, outcome_of
@@ -72,14 +74,27 @@ def compare_runs(
     problems: dict[tuple[Any, ...], list[RunData]] = {}
     for run in runs:
         problems.setdefault(problem_of(run), []).append(run)
-    groups = [compare_group(part, mode, threshold=threshold, rule=rule) for part in problems.values()]
+    # Named once for all problems: notes and tables put runs of several problems side by side.
+    names = dict(zip(paths, _labels(runs), strict=True))
+    groups = [
+        compare_group(part, mode, threshold=threshold, rule=rule, labels=[names[run.path.resolve()] for run in part])
+        for part in problems.values()
+    ]
     return Comparison(groups, _notes(groups))
 
 
 def compare_group(
-    runs: Sequence[RunData], mode: str = "greedy", *, threshold: float | None = None, rule: LimitRule = STRICT
+    runs: Sequence[RunData],
+    mode: str = "greedy",
+    *,
+    threshold: float | None = None,
+    rule: LimitRule = STRICT,
+    labels: Sequence[str] | None = None,
 ) -> Group:
-    """Rank runs of one problem; runs of another task, options or limits are refused."""
+    """Rank runs of one problem; runs of another task, options or limits are refused.
+
+    `labels` name the runs where they stand beside runs of other problems.
+    """
     for run in runs[1:]:
         if problem_of(run) != problem_of(runs[0]):
             raise InputError(
@@ -90,7 +105,7 @@ def compare_group(
     curves = [learning_curve(run) for run in runs]
     goal = _default_threshold(curves, outcomes) if threshold is None else threshold
     order = sorted(range(len(runs)), key=lambda i: _rank_key(outcomes[i]))
-    labels = _labels(runs)
+    labels = _labels(runs) if labels is None else labels
     best = outcomes[order[0]]
     rows = []
     for rank, i in enumerate(order, start=1):
@@ -121,12 +136,25 @@ def _default_threshold(curves: Sequence[Curve], outcomes: Sequence[Outcome]) -> 
 
 
 def _labels(runs: Sequence[RunData]) -> list[str]:
-    """Algorithm and preset; with the folder's name where two runs would read the same."""
+    """Algorithm and preset; with as much of the folder's name as tells two runs apart that would read the same."""
     labels = [run.label for run in runs]
+    shared = {label: [run.path for run in runs if run.label == label] for label in labels if labels.count(label) > 1}
+    ends = {label: dict(zip(paths, _ends(paths), strict=True)) for label, paths in shared.items()}
     return [
-        f"{label} · {run.path.name}" if labels.count(label) > 1 else label
+        f"{label} · {ends[label][run.path]}" if label in shared else label
         for label, run in zip(labels, runs, strict=True)
     ]
+
+
+def _ends(paths: Sequence[Path]) -> list[str]:
+    """The fewest last parts of the folders' names that tell all of them apart; `.` and `..` are no names."""
+    parts = [Path(os.path.abspath(path)).parts for path in paths]
+    ends: list[str] = []
+    for count in range(1, max(map(len, parts)) + 1):
+        ends = ["/".join(part[-count:]).replace("//", "/") for part in parts]
+        if len(set(ends)) == len(ends):
+            break
+    return ends
 
 
 def _notes(groups: Sequence[Group]) -> list[str]:
@@ -139,19 +167,41 @@ def _notes(groups: Sequence[Group]) -> list[str]:
     for row in rows:
         outcome = row.outcome
         notes += [f"{row.label}: {note}." for note in row.run.notes]
+        steps, reached = row.run.config.get("steps", 0), max(row.run.env_steps, outcome.env_steps)
+        if reached < steps:
+            notes.append(f"{row.label}: its training is not finished, {reached:,} of {steps:,} steps.")
         if not outcome.evaluated:
             notes.append(f"{row.label}: not evaluated, figures are of the {outcome.source} (exploring policy).")
         elif outcome.env_steps < row.run.env_steps:
             notes.append(f"{row.label}: evaluated at {outcome.env_steps} of {row.run.env_steps} steps.")
         if len(outcome.seeds) < 10:
-            notes.append(f"{row.label}: {len(outcome.seeds)} seeds; intervals need about 10 to cover as stated.")
+            few = plural(len(outcome.seeds), "seed")
+            notes.append(f"{row.label}: {few}; intervals need about 10 to cover as stated.")
     for group in groups:
         if group.limits:
             notes.append(f"{group.task}: {group.rows[0].outcome.rule.text}.")
         steps = [row.outcome.env_steps for row in group.rows]
         if min(steps) < 0.99 * max(steps):
             notes.append(f"{group.task}: the runs used different numbers of environment steps.")
-    return notes
+        counts = sorted({row.outcome.episodes_per_seed for row in group.rows if row.outcome.evaluated})
+        if len(counts) > 1:
+            told = ", ".join(f"{count:g}" for count in counts)
+            notes.append(f"{group.task}: the runs were evaluated on different numbers of episodes a seed ({told}).")
+        notes += _copies(group.rows)
+    return list(dict.fromkeys(notes))
+
+
+def _copies(rows: Sequence[Row]) -> list[str]:
+    """Runs that are one training: a folder that was copied is no second experiment."""
+    same: dict[str, list[str]] = {}
+    for row in sorted(rows, key=lambda row: row.label):
+        if row.run.meta.get("seal"):
+            same.setdefault(row.run.meta["seal"], []).append(row.label)
+    return [
+        f"{' and '.join(labels)} are copies of one training: together they are no more evidence than one of them."
+        for labels in same.values()
+        if len(labels) > 1
+    ]
 
 
 def _problem_text(run: RunData) -> str:

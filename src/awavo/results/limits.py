@@ -57,7 +57,8 @@ class LimitRule:
         if self.require == "all":
             return num_seeds
         if self.require.endswith("%"):
-            return math.ceil(float(self.require[:-1]) / 100 * num_seeds - 1e-9)
+            # However small the share: a run without any seed within its limits is not within them.
+            return max(1, math.ceil(float(self.require[:-1]) / 100 * num_seeds - 1e-9))
         return int(self.require)
 
     def require_seeds(self, num_seeds: int) -> None:

@@ -124,7 +124,11 @@ def final_section(comparison: Comparison) -> Section:
             "title": problem_title(group),
             "ranked": several,
             "limits": [(name, f"{limit:g}") for name, limit in group.limits.items()],
-            "rows": [_final_row(row, outcome) for row in group.rows for outcome in _outcomes(row)],
+            "rows": [
+                _final_row(row, outcome, _episodes(group) is not None)
+                for row in group.rows
+                for outcome in _outcomes(row)
+            ],
             "caption": _final_caption(group, several),
         }
         for group in comparison.groups
@@ -151,17 +155,18 @@ def _outcomes(row: Row) -> list[Outcome]:
     return [outcome for outcome in both if outcome.evaluated]
 
 
-def _final_row(row: Row, outcome: Outcome) -> Fields:
+def _final_row(row: Row, outcome: Outcome, counted: bool) -> Fields:
     costs = []
     for name, limit in zip(outcome.names, outcome.limits, strict=True):
         mean = outcome.mean(name)
         costs.append(
             {"mean": _cell(mean), "ok": mean.value <= limit + outcome.rule.slack, "rate": _rate_cell(outcome, name)}
         )
+    policy = outcome.source.removesuffix(" evaluation")
     return {
         "rank": row.rank,
         "label": row.label,
-        "policy": outcome.source.removesuffix(" evaluation"),
+        "policy": policy if counted or not outcome.evaluated else f"{policy}, {outcome.episodes_per_seed:g} episodes",
         "seeds": f"{outcome.feasible_seeds} of {len(outcome.seeds)}",
         "ok": outcome.is_within,
         "mean": _cell(outcome.mean()),
@@ -184,11 +189,17 @@ def _rate_cell(outcome: Outcome, name: str) -> dict[str, str]:
     return {"value": "–" if value is None else f"{100 * value:.1f}%", "interval": interval}
 
 
+def _episodes(group: Group) -> float | None:
+    """Episodes of a seed, where all runs that were evaluated have as many; else each row has its own."""
+    counts = {row.outcome.episodes_per_seed for row in group.rows if row.outcome.evaluated}
+    return counts.pop() if len(counts) == 1 else None
+
+
 def _final_caption(group: Group, several: bool) -> str:
-    outcome = group.rows[0].outcome
-    parts = [f"{outcome.rule.text.capitalize()}."]
-    if outcome.evaluated:
-        parts.append(f"{outcome.episodes_per_seed:g} fresh episodes per seed and policy.")
+    parts = [f"{group.rows[0].outcome.rule.text.capitalize()}."]
+    episodes = _episodes(group)
+    if episodes is not None:
+        parts.append(f"{episodes:g} fresh episodes per seed and policy.")
     if several:
         parts.append("Runs within their limits come first, by IQM return; the others by how much they exceed them.")
     return " ".join(parts)
