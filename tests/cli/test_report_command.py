@@ -1,6 +1,11 @@
 """`awavo report` and `awavo compare` on a run."""
 
 import json
+import shutil
+
+import pytest
+
+from awavo.results.store import read_json, write_sealed
 
 
 def test_report_says_what_it_wrote(trained, run, tmp_path):
@@ -26,3 +31,29 @@ def test_compare_as_json_and_markdown(trained, run):
     assert json.loads(text)
     code, text, _ = run("compare", trained[0], "--markdown")
     assert (code, "| " in text) == (0, True)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["config.json", "metrics.parquet", "page.png", ""])
+def test_a_page_takes_the_place_of_no_other_file(trained, run, tmp_path, monkeypatch, name):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    monkeypatch.chdir(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    code, text, err = run("report", ".", "--out", name)
+    assert (code, text) == (2, "")
+    assert "expected one that ends with .html" in err
+    assert len(err.splitlines()) == 1
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_evaluation_does_not_pass_for_that_of_another_run(trained, run, tmp_path):
+    folder, other = (shutil.copytree(trained[0], tmp_path / name) for name in ("run", "other"))
+    assert run("evaluate", folder, "--episodes", 2)[0] in (0, 1)
+    assert run("compare", folder)[0] == 0
+    meta = read_json(other / "config.json")
+    write_sealed(other / "config.json", {**meta, "created": "2020-01-01T00:00:00+00:00"})  # trained at another time
+    for path in (other / "checkpoints").iterdir():
+        path.unlink()
+    shutil.copy(folder / "evaluation.json", other)
+    code, _, err = run("compare", other)
+    assert (code, "is of another run" in err) == (2, True)

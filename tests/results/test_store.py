@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from awavo.errors import RunFolderError
-from awavo.results.store import load_run, read_json, to_plain, write_bytes, write_json, write_table
+from awavo.results.store import load_run, read_json, to_plain, write_bytes, write_json, write_sealed, write_table
 
 
 def test_load_run_reads_everything(run_folder):
@@ -139,3 +139,29 @@ def test_the_room_imports_no_jax():
         "assert not {m for m in sys.modules if m.split('.')[0] in ('jax', 'jaxlib')}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["evaluation.json", "metrics.parquet", "episodes.parquet"])
+def test_what_is_no_file_or_too_large_is_refused_unread(run_folder, name):
+    path = run_folder / name
+    with path.open("ab") as file:
+        file.truncate(8 << 30)  # a hole: it takes no room on the disk
+    with pytest.raises(RunFolderError, match="bytes, at most"):
+        load_run(run_folder)
+    path.unlink()
+    os.mkfifo(path)  # to open it would wait for somebody who writes
+    with pytest.raises(RunFolderError, match=r"not a file|is missing"):
+        load_run(run_folder)
+
+
+@pytest.mark.bad_input
+def test_an_evaluation_of_another_run_is_refused(run_folder):
+    evaluation = read_json(run_folder / "evaluation.json")
+    mine = {mode: evaluation[mode] for mode in ("greedy", "stochastic")}
+    seal = read_json(run_folder / "config.json")["seal"]
+    write_sealed(run_folder / "evaluation.json", {**mine, "run": seal})
+    assert load_run(run_folder).evaluation == mine
+    write_sealed(run_folder / "evaluation.json", {**mine, "run": seal[::-1]})
+    with pytest.raises(RunFolderError, match="is of another run"):
+        load_run(run_folder)

@@ -30,7 +30,10 @@ class Report:
         """Write the page and print its path."""
         if not self.run_folders:
             raise InputError("no run folder was given: expected at least one RUN.")
-        out = self.out or self.run_folders[0] / "report.html"
+        out = self.run_folders[0] / "report.html" if self.out is None else self.out
+        if out.suffix.lower() not in (".html", ".htm"):
+            # It would take the place of whatever has that name: a configuration, a table.
+            raise InputError(f"--out '{out}' is no name of a page: expected one that ends with .html.")
         require_writable(out.parent)
         with doing("writing the page"):
             written = [out, *self._write(out)]

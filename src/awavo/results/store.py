@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ FORMAT = 1
 _EPISODE_COLUMNS = ("seed", "env_steps", "return", "length")
 _SUM_KEY, _NO_SUM = b"awavo-sha256", b"0" * 64
 _MAX_HEADER = 1 << 26
+# A file of a run folder may come from anywhere: one that is larger than any run writes is not read into memory.
+MOST_JSON_BYTES, MOST_TABLE_BYTES = 1 << 28, 1 << 30
 UNSEALED = "config.json carries no seal (an older awavo wrote it): an edit of its limits would not be noticed"
 UNSUMMED = "carries no checksum (an older awavo wrote it): damage would not be noticed"
 
@@ -108,7 +111,7 @@ def load_run(path: str | os.PathLike[str]) -> RunData:
     summed = "seal" in meta
     metrics, metrics_note = _checked_columns(folder / "metrics.parquet", ("seed", "env_steps"), summed=summed)
     episodes, episodes_note = _checked_columns(folder / "episodes.parquet", columns, summed=summed)
-    evaluation = _read_evaluation(folder / "evaluation.json", sealed=summed)
+    evaluation = _read_evaluation(folder / "evaluation.json", meta.get("seal"))
     return RunData(folder, meta, metrics, episodes, evaluation, (*notes, *metrics_note, *episodes_note))
 
 
@@ -133,16 +136,19 @@ def read_config(folder: Path) -> tuple[Fields, list[str]]:
     return meta, [] if "seal" in meta else [UNSEALED]
 
 
-def _read_evaluation(path: Path, *, sealed: bool) -> Fields | None:
-    """The entries of evaluation.json by mode; with `sealed` its seal must be there and fit."""
+def _read_evaluation(path: Path, run: str | None) -> Fields | None:
+    """The entries of evaluation.json by mode; beside a run with a seal its own must be there and fit, and name it."""
+    sealed = run is not None
     if not path.exists():
         return None
     content = read_json(path)
-    entries = {mode: entry for mode, entry in content.items() if mode != "seal"}
+    entries = {mode: entry for mode, entry in content.items() if mode not in ("run", "seal")}
     if not all(isinstance(entry, dict) for entry in entries.values()):
         raise RunFolderError(f"'{path}' is damaged: expected one object per mode. Evaluate again.")
     if (sealed or "seal" in content) and content.get("seal") != seal_of(content):
         raise RunFolderError(f"'{path}' was edited after it was written: it does not match its seal. Evaluate again.")
+    if content.get("run", run) != run:  # one of an older version names none
+        raise RunFolderError(f"'{path}' is of another run: it names another config.json. Evaluate again.")
     return entries
 
 
@@ -166,12 +172,22 @@ def _checkpoint_header(path: Path) -> Fields:
 def read_json(path: Path) -> Fields:
     """Read a JSON object; one that names a field twice is refused."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+        content = json.loads(_content(path, MOST_JSON_BYTES).decode(), object_pairs_hook=_unique)
     except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"'{path}' is damaged ({error}): expected JSON. Restore it or start a new run.") from error
     if not isinstance(content, dict):
         raise RunFolderError(f"'{path}' is damaged: expected a JSON object. Restore it or start a new run.")
     return content
+
+
+def _content(path: Path, most: int) -> bytes:
+    """A whole file; a pipe, which would wait for ever, or what would not fit into memory is refused."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is not a file")
+    if found.st_size > most:
+        raise ValueError(f"it has {found.st_size:,} bytes, at most {most:,} are read")
+    return path.read_bytes()
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> Fields:
@@ -220,9 +236,9 @@ def read_table(path: Path, *, summed: bool = False) -> tuple[pl.DataFrame, bool]
     damaged = f"'{path}' is damaged"
     remedy = "restore it, or train in another --out."
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise RunFolderError(f"{damaged} ({error.strerror}): {remedy}") from error
+        content = _content(path, MOST_TABLE_BYTES)
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{damaged} ({getattr(error, 'strerror', None) or error}): {remedy}") from error
     found = re.search(rb"%s.{1,4}?([0-9a-f]{64})" % _SUM_KEY, content[-65_536:], re.DOTALL)
     if found is not None:
         at = found.start(1) - min(len(content), 65_536) + len(content)

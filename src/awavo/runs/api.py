@@ -255,7 +255,8 @@ class Run:
         """Evaluate every seed (options as for `awavo.evaluate`); write and return evaluation.json."""
         require_writable(self.path, READ_ONLY)
         result = evaluate(self, episodes, **options)
-        write_sealed(self.path / "evaluation.json", result)
+        # It names the run that it judges: beside another run's configuration it is refused.
+        write_sealed(self.path / "evaluation.json", {**result, "run": self.meta.get("seal")})
         return result
 
     def certify(self, **options: Any) -> Fields:
