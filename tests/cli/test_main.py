@@ -258,3 +258,25 @@ def test_an_error_is_one_json_line_too(run):
     assert code == 2
     assert re.fullmatch(r'\{"error": ".*run folder.*"\}\n', out)
     assert err.startswith("awavo: ")
+
+
+@pytest.mark.bad_input
+def test_a_result_that_never_arrives_is_no_verdict():
+    """On a full disk: neither a traceback, nor the code 1 of a negative verdict, nor 0."""
+    code = [sys.executable, "-m", "awavo.cli", "list", "--json"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(code, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.bad_input
+def test_closed_and_full_streams_change_no_exit_code():
+    words = [sys.executable, "-m", "awavo.cli"]
+    shell = 'exec "$@" >&- 2>&-'
+    assert subprocess.run(["sh", "-c", shell, "sh", *words, "compare", "nowhere", "--json"]).returncode == 2
+    assert subprocess.run(["sh", "-c", shell, "sh", *words, "list", "--json"]).returncode == 0
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([*words, "compare", "nowhere"], stderr=full).returncode == 2

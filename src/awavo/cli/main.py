@@ -188,9 +188,35 @@ def _fail(message: str, code: int, as_json: bool) -> int:
     line = printable(" ".join(message.split()))
     line = line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
     if as_json:
-        print(json.dumps({"error": line}))
-    print(f"awavo: {line}", file=sys.stderr)
+        _say(sys.stdout, json.dumps({"error": line}))
+    _say(sys.stdout)
+    _say(sys.stderr, f"awavo: {line}")
     return code
+
+
+def _say(stream: Any, *lines: str) -> None:
+    """Print and flush. What a stream refuses (a full disk) is let go: Python would fail on it again at its end."""
+    try:
+        for line in lines:
+            print(line, file=stream)
+        stream.flush()
+    except OSError:
+        _let_go(stream)
+
+
+def _let_go(stream: Any) -> None:
+    with contextlib.suppress(OSError):  # a stream of Python's own has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Give a program that was started without stdout or stderr (`>&-`) ones that keep nothing.
+
+    Else the next file that is opened, a checkpoint say, would get the number of stdout, and what is printed with it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
 
 # What the file system says about a path or a disk that somebody chose, no fault of this package.
@@ -223,6 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
+    _open_closed_streams()
     with contextlib.redirect_stdout(_Shown(sys.stdout)):
         return _run(arguments, as_json)
 
@@ -256,10 +283,11 @@ def _run(arguments: list[str], as_json: bool) -> int:
         # A program that reads JSON may keep what stderr says: only a person at a terminal is shown how far it is.
         with showing(quiet=as_json and not sys.stderr.isatty()), contextlib.redirect_stderr(_Aside(sys.stderr)):
             code = _run_own_code(command)
+        sys.stdout.flush()  # what never arrived is not done
     except AwavoError as error:
         code = _fail(str(error), 2, as_json)
     except BrokenPipeError:  # the reader left; Python must not fail again when it flushes at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go(sys.stdout)
         code = 0
     except KeyboardInterrupt:
         code = _fail(_interrupted(command), 130, as_json)
