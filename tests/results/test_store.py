@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -164,4 +165,19 @@ def test_an_evaluation_of_another_run_is_refused(run_folder):
     assert load_run(run_folder).evaluation == mine
     write_sealed(run_folder / "evaluation.json", {**mine, "run": seal[::-1]})
     with pytest.raises(RunFolderError, match="is of another run"):
+        load_run(run_folder)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["config.json", "evaluation.json", "metrics.parquet"])
+def test_what_may_not_be_read_is_not_called_damaged(run_folder, monkeypatch, name):
+    whole = Path.read_bytes
+
+    def read_bytes(path):  # the tests may run as root, whom no permission stops
+        if path.name == name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    with pytest.raises(RunFolderError, match=rf"{name}' cannot be read \(Permission denied\): change its permissions"):
         load_run(run_folder)

@@ -182,12 +182,15 @@ def read_json(path: Path) -> Fields:
 
 def _content(path: Path, most: int) -> bytes:
     """A whole file; a pipe, which would wait for ever, or what would not fit into memory is refused."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is not a file")
-    if found.st_size > most:
-        raise ValueError(f"it has {found.st_size:,} bytes, at most {most:,} are read")
-    return path.read_bytes()
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a file")
+        if found.st_size > most:
+            raise ValueError(f"it has {found.st_size:,} bytes, at most {most:,} are read")
+        return path.read_bytes()
+    except PermissionError as error:  # nothing is wrong with it: nobody shall train anew for that
+        raise RunFolderError(f"'{path}' cannot be read ({error.strerror}): change its permissions.") from error
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> Fields:
