@@ -1,10 +1,13 @@
 """Every figure writes data, pictures and a paragraph, which says so when the paper was not confirmed."""
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
 from made_up import learning_result, result
 
+from awavo.cli.main import main
 from awavo.paper.figures import FIGURES, load
 from awavo.paper.method_results import read_results
 from awavo.paper.outputs import QUICK, FigureTask, merge_blocks, write_finding
@@ -209,3 +212,30 @@ def test_markup_escapes():
     assert "<b>bold</b>" in html
     assert "<td>&lt;b&gt;</td>" in html
     assert html.count("<li>") == 2
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda content: content["rows"][0]["evaluation"].pop("greedy"), "is damaged"),
+        (lambda content: content["rows"][0].update(seeds="ten"), "is damaged"),
+        (lambda content: content["rows"][0]["evaluation"]["greedy"]["return"].update(per_seed=[1.0]), "is damaged"),
+        (lambda content: content["rows"][0].update(task=1), "no method was evaluated"),
+        (lambda content: content["rows"][0].update(task="elsewhere"), "no method was evaluated"),
+        (lambda content: content["rows"].append(3), "no results"),
+        (lambda content: content.update(job=[]), "no results"),
+    ],
+)
+def test_a_damaged_result_file_is_named_in_one_line(write, capsys, change, says):
+    folder = write(learning_result("cartpole", "awavo", 198 + AROUND))
+    (path,) = folder.rglob("*.json")
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    code = main(["reproduce", "learning", "--collect", "--out", str(folder)])
+    captured = capsys.readouterr()
+    assert says in (captured.err if code == 2 else captured.out)
+    assert code == (1 if says == "no results" else 2)
+    assert code == 1 or str(path) in captured.err
+    assert {found for found in folder.rglob("*") if found.is_file()} == {path}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from awavo.errors import InputError
 from awavo.paper.budgets import tasks_table
 from awavo.paper.claims import check_claims
 from awavo.paper.comparison import TaskComparison, compare_task, pool_scores
@@ -33,6 +34,11 @@ def collect(task: FigureTask) -> FigureFinding:
     results = [{**result, "rows": [r for r in result["rows"] if r.get("algo") in METHODS]} for result in task.results]
     entries, notes = load_method_results(results, task.jobs)
     comparisons = compare_all(entries, task.rule)
+    if not comparisons:
+        paths = ", ".join(f"'{result['path']}'" for result in task.results[:3])
+        raise InputError(
+            f"no method was evaluated on a task of Figure 4 in {paths}: give an --out of `awavo reproduce`."
+        )
     pooled = pool_scores(comparisons, tasks_table())
     verdicts = check_claims(comparisons)
     missing = missing_text(task, entries)

@@ -68,11 +68,12 @@ def read_results(folder: Path, figure: str) -> list[ResultFile]:
     for path in sorted(folder.rglob("*.json")):
         try:
             content = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"'{path}' is not a readable result file ({error}): remove it.") from error
         rows = content.get("rows") if isinstance(content, dict) else None
-        own = isinstance(rows, list) and rows and isinstance(rows[0], dict)
-        if own and content.get("job", {}).get("figure", "learning") == figure:
+        own = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
+        job = content.get("job", {}) if own else None
+        if isinstance(job, dict) and job.get("figure", "learning") == figure:
             found.append({**content, "path": path})
     return found
 
@@ -88,19 +89,29 @@ def load_method_results(
     families: dict[tuple[str, str, str], dict[str, list[tuple[ResultRow, ResultFile]]]] = {}
     for result in results:
         for row in result["rows"]:
-            if "evaluation" in row and "task" in row:
+            if "evaluation" in row and isinstance(row.get("task"), str) and isinstance(row.get("algo"), str):
                 variant = str(result.get("job", {}).get("variant", ""))
                 family = result.get("job", {}).get("family") or f"{row['task']}-{row['algo']}-{result['path'].stem}"
                 key = (row["task"], row["algo"], variant)
                 families.setdefault(key, {}).setdefault(family, []).append((row, result))
     entries, notes, foreign = [], [], []
     for (task, algo, variant), choices in families.items():
-        ranks = {
-            family: (any(_same_settings(blocks[0][0], job) for job in wanted), sum(row["seeds"] for row, _ in blocks))
-            for family, blocks in choices.items()
-        }
-        order = sorted(choices, key=lambda family: ranks[family], reverse=True)
-        entries.append(_entry(task, algo, variant, order[0], choices[order[0]]))
+        try:
+            ranks = {
+                family: (
+                    any(_same_settings(blocks[0][0], job) for job in wanted),
+                    sum(row["seeds"] for row, _ in blocks),
+                )
+                for family, blocks in choices.items()
+            }
+            order = sorted(choices, key=lambda family: ranks[family], reverse=True)
+            entries.append(_entry(task, algo, variant, order[0], choices[order[0]]))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            paths = ", ".join(sorted({f"'{result['path']}'" for blocks in choices.values() for _, result in blocks}))
+            raise InputError(
+                f"a result file of {algo} on {task} is damaged ({error!r:.200}), one of {paths}: remove it; the same "
+                "command without --collect makes it anew."
+            ) from error
         if wanted and not ranks[order[0]][0]:
             foreign.append(f"{algo} on {task}{f' ({variant})' if variant else ''}")
         notes += [f"{task}, {algo}: '{family}' was left out for '{order[0]}'." for family in order[1:]]

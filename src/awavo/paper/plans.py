@@ -112,6 +112,7 @@ def train_config(settings: JobSettings, seeds: Sequence[int] = (0,), axis: str =
 def split_seeds(num_seeds: int, per_job: int | None, first: int = 0) -> list[tuple[int, ...]]:
     """Consecutive seeds in blocks."""
     if num_seeds < 1 or (per_job is not None and per_job < 1):
-        raise InputError(f"{num_seeds} seeds in jobs of {per_job}: expected at least one of each.")
+        jobs = "" if per_job is None else f" in jobs of {per_job}"
+        raise InputError(f"{num_seeds} seeds{jobs}: expected at least one{'' if per_job is None else ' of each'}.")
     size, end = per_job or num_seeds, first + num_seeds
     return [tuple(range(start, min(start + size, end))) for start in range(first, end, size)]
