@@ -96,6 +96,7 @@ def test_the_methods_of_a_task_share_a_device_and_its_cores_and_say_so(search, t
         return [sys.executable, "-c", say, str(out), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
 
     monkeypatch.setattr(search, "command_in_seconds", told)
+    monkeypatch.setattr(search, "divides_devices", lambda: True)
     search.share_device("drone", search.HERE / "tuned", tmp_path)
     rows = [json.loads(file.read_text()) for file in tmp_path.glob("drone-*.json")]
     assert len(rows) == len(search.SHARERS) == 8
@@ -106,6 +107,18 @@ def test_the_methods_of_a_task_share_a_device_and_its_cores_and_say_so(search, t
     assert all(row["share"].startswith("one of 8 at once: 12% of the multiprocessors") for row in rows)
     with pytest.raises(SystemExit, match="once"):
         search.share_device("drone", search.HERE / "tuned", tmp_path)
+
+
+def test_nothing_begins_where_a_share_cannot_be_given_or_a_search_is_not_complete(search, tmp_path, monkeypatch):
+    begun, popen = [], search.subprocess.Popen
+    monkeypatch.setattr(search.subprocess, "Popen", lambda words, **rest: begun.append(words) or popen(words, **rest))
+    if not search.divides_devices():
+        with pytest.raises(SystemExit, match="no CUDA MPS answers"):
+            search.share_device("drone", search.HERE / "tuned", tmp_path)
+    monkeypatch.setattr(search, "divides_devices", lambda: True)
+    with pytest.raises(SystemExit, match="the search of cpo on drone is not complete"):
+        search.share_device("drone", tmp_path, tmp_path)
+    assert not [words for words in begun if words[0] == "taskset"]
 
 
 def test_a_setting_that_overshoots_the_steps_is_no_choice(search, tmp_path):

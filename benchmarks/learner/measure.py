@@ -91,13 +91,16 @@ def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> I
     run = jax.jit(jax.vmap(chunk_fn(env, algorithm, config.rollout_length), (0, None)), donate_argnums=0)
     play = jax.jit(jax.vmap(evaluate_env(env, algorithm, args.episodes, True)))
     keys = jax.vmap(lambda seed: jax.random.key(seed + 99_991))(seeds)
-    state, done = jax.tree.map(jnp.copy, start(seeds)), 0
+    state, done, pace = jax.tree.map(jnp.copy, start(seeds)), 0, 1
     for mark in marks:
         if done and args.left() <= 10:
             return
         while done < -(-mark // rows) and args.left() > 10:
-            piece = min(-(-mark // rows) - done, max(1, args.steps // rows // 100), MAX_CHUNK)
+            piece, begun = min(-(-mark // rows) - done, pace), time.perf_counter()
             state, done = jax.block_until_ready(run(state, jnp.int32(piece))[0]), done + piece
+            # The clock is looked at about every second, however fast a task is: pieces change no result.
+            fitting = int(piece / max(time.perf_counter() - begun, 1e-3))
+            pace = max(1, min(fitting, 2 * pace, MAX_CHUNK))
         totals, others = play(keys, state.algorithm), {}
         if args.also_on:
             act = partial(greedy(algorithm), state.algorithm)

@@ -144,7 +144,10 @@ def readme_table() -> str:
 
 
 def alone(compared: set[tuple[str, str]]) -> list[list[str]]:
-    """Rows of benchmarks/learner of today's learner, for whose task and algorithm there is no comparison."""
+    """Rows of benchmarks/learner for whose task and algorithm there is no comparison.
+
+    Without those of a learner before (`-before`, `-short`), in whose place a later row of the task stands.
+    """
     rows = []
     for row in learner.ROWS:
         if row[0].startswith(learner.PROTOCOL) or row[0].endswith(("-before", "-short")):

@@ -135,30 +135,48 @@ def command_in_seconds(task: str, algo: str, number: int, out: Path) -> list[str
         setting = {"num_envs": MANY_OURS} if algo == "orpo-dr" else {}
     else:
         setting = setting_of(task, algo, number) | {"num_envs": MANY, "rollout_length": LENGTH}
-    # More steps than anybody takes; a hundredth of them is a second's work or less, after which the clock is looked at.
-    steps = {"awavo": 300_000, "orpo-dr": 8_000_000}.get(algo, 100_000_000)
+    # More steps than anybody takes: the clock ends it.
     until = str(SECONDS + KEPT)
-    return measurement(task, algo, setting, steps, SEEDS_SECONDS, "--until", until, "--out", str(out))
+    return measurement(task, algo, setting, 100_000_000, SEEDS_SECONDS, "--until", until, "--out", str(out))
+
+
+def chosen(task: str, algo: str, tuned: Path) -> int:
+    """The number of the setting that a complete search chose; ours have none."""
+    found = choose(task, algo, tuned)
+    if algo in OURS:
+        return 0
+    if found is None or found[1] < NUM:
+        sys.exit(f"the search of {algo} on {task} is not complete in {tuned}")
+    return int(found[0].stem[-2:])
+
+
+def divides_devices() -> bool:
+    """Whether a CUDA MPS answers: without one the shares below are asked for and not given."""
+    try:
+        asked = ["nvidia-cuda-mps-control"]
+        return subprocess.run(asked, input="get_server_list\n", text=True, capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def share_device(task: str, tuned: Path, folder: Path = HERE / "seconds") -> None:
     """A row of every method on the axis of seconds, all at once, each with its share of the device and of the cores."""
-    cores, running = sorted(os.sched_getaffinity(0)), []
+    outs = [folder / f"{task}-{algo}.json" for algo in SHARERS]
+    if there := [out for out in outs if out.exists()]:
+        sys.exit(f"{there[0]} is there: rows of one task are made together, once")
+    if not divides_devices():
+        sys.exit("no CUDA MPS answers here, so that nothing has a share: start nvidia-cuda-mps-control -d")
+    told = [
+        command_in_seconds(task, algo, chosen(task, algo, tuned), out) for algo, out in zip(SHARERS, outs, strict=True)
+    ]
+    cores, percent = sorted(os.sched_getaffinity(0)), 100 // len(SHARERS)
     each = max(len(cores) // len(SHARERS), 1)
-    percent = 100 // len(SHARERS)
-    for place, algo in enumerate(SHARERS):
-        found = choose(task, algo, tuned)
-        if algo not in OURS and (found is None or found[1] < NUM):
-            sys.exit(f"the search of {algo} on {task} is not complete in {tuned}")
-        out = folder / f"{task}-{algo}.json"
-        if out.exists():
-            sys.exit(f"{out} is there: rows of one task are made together, once")
-        told = command_in_seconds(task, algo, int(found[0].stem[-2:]) if found else 0, out)
-        own = cores[place * each % len(cores) :][:each]
-        environment = os.environ | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
-        process = subprocess.Popen(["taskset", "-c", ",".join(map(str, own)), *told], env=environment)
-        running.append((process, out))
-    for process, out in running:
+    environment = os.environ | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
+    running = []
+    for place, words in enumerate(told):
+        own = ",".join(map(str, cores[place * each % len(cores) :][:each]))
+        running.append(subprocess.Popen(["taskset", "-c", own, *words], env=environment))
+    for process, out in zip(running, outs, strict=True):
         if process.wait() == 0 and out.exists():
             share = f"one of {len(SHARERS)} at once: {percent}% of the multiprocessors and {each} of {len(cores)} cores"
             out.write_text(json.dumps(json.loads(out.read_text()) | {"share": share}) + "\n")
@@ -209,10 +227,7 @@ def main() -> None:
     if not (args.task and args.algo):
         parser.error(f"{args.what} needs --task and --algo")
     if args.what == "evaluate":
-        found = choose(args.task, args.algo, args.out)
-        if args.algo not in OURS and (found is None or found[1] < NUM):
-            parser.error(f"the search of {args.algo} on {args.task} is not complete in {args.out}")
-        number = int(found[0].stem[-2:]) if found else 0
+        number = chosen(args.task, args.algo, args.out)
         folder, seeds = ("again", SEEDS_AGAIN) if args.again else ("results", EVALUATION_SEEDS)
         out = HERE / folder / f"{args.task}-{args.algo}.json"
         if not out.exists():
