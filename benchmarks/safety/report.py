@@ -28,6 +28,8 @@ OTHERS = {
         f"{name.lower()}-velocity-before": (f"{name}, learner before", 25.0)
         for name in ("HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid")
     },
+    "point-goal1-before": ("Point Goal 1, learner before", 25.0),
+    "car-goal1-before": ("Car Goal 1, learner before", 25.0),
     "point-goal1-limit1": ("Point Goal 1", 1.0),
     "humanoid-velocity-short": ("Humanoid, learner before, other seeds", 25.0),
 }

@@ -76,15 +76,25 @@ def test_actions_are_random_before_the_warm_up_ends():
 def test_pid_multipliers_count_episodes_and_wait_for_them():
     prices = pid_prices(SPEC, SacLagrangianConfig(ki=0.1, kp=0.5, kd=0.2))
     start = prices.init()
-    waited = prices.observe(start, jnp.float32([50.0, 50.0]), jnp.int32(0))
+    waited = prices.observe(start, jnp.float32([50.0, 50.0]), jnp.int32(0), jnp.int32(0))
     np.testing.assert_array_equal(waited.multipliers, [0.0, 0.0])
     # e = (10 - 5) / 5 = 1 and -0.2, three episodes at once; then e = 0.6 falls: no derivative part.
-    dual = prices.observe(waited, jnp.float32([10.0, 4.0]), jnp.int32(3))
+    dual = prices.observe(waited, jnp.float32([10.0, 4.0]), jnp.int32(3), jnp.int32(0))
     np.testing.assert_allclose(dual.multipliers, [0.3 + 0.5 + 0.2, 0.0], atol=1e-6)
-    dual = prices.observe(dual, jnp.float32([8.0, 4.0]), jnp.int32(1))
+    dual = prices.observe(dual, jnp.float32([8.0, 4.0]), jnp.int32(1), jnp.int32(0))
     np.testing.assert_allclose(dual.multipliers, [0.36 + 0.3, 0.0], atol=1e-6)
     _, price, divisor = prices.prices(dual, jnp.zeros((3, 2)))
     np.testing.assert_allclose([*price, divisor], [0.66, 0.0, 1.66], atol=1e-6)
+
+
+def test_multipliers_wait_for_their_warm_up():
+    prices = pid_prices(SPEC, SacLagrangianConfig(ki=0.1, kp=0.5, kd=0.0, multiplier_warmup=1000))
+    excess, ended = jnp.float32([10.0, 4.0]), jnp.int32(3)
+    waiting = prices.observe(prices.init(), excess, ended, jnp.int32(999))
+    np.testing.assert_array_equal([*waiting.multipliers, *waiting.controller.integral], np.zeros(4))
+    np.testing.assert_allclose(
+        prices.observe(waiting, excess, ended, jnp.int32(1000)).multipliers, [0.8, 0.0], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -76,7 +76,9 @@ def augmented_prices(spec: EnvSpec, config: CalConfig) -> Prices:
         logs = jnp.full(spec.num_costs, jnp.log(config.multiplier_initial), jnp.float32)
         return AugmentedDual(logs, optimizer_state(optimizer, logs))
 
-    def observe(dual: AugmentedDual, totals: Float[Array, " C"], ended: Int[Array, ""]) -> AugmentedDual:
+    def observe(
+        dual: AugmentedDual, totals: Float[Array, " C"], ended: Int[Array, ""], steps: Int[Array, ""]
+    ) -> AugmentedDual:
         return dual  # the critics alone tell it of costs
 
     def prices(

@@ -10,8 +10,9 @@ One call of `learn` is one rollout, stored, and as many gradient steps as `updat
     4  pi <- ascend  E[min_k Q_k(s, a) - alpha log pi(a|s) - sum_i lambda_i Q^c_i(s, a)] / (1 + sum_i lambda_i)
 
 Haarnoja et al. (2018) with the Lagrangian of Ray et al. (2019) and the PID terms of Stooke et al. (2020): OmniSafe's
-SACPID, with these deviations. Its gains are of raw costs, here of the excess relative to the limit; alpha is adapted;
-the target of a cost's critic has no entropy in it.
+SACPID, with these deviations. Its gains are of raw costs, here of the excess relative to the limit; its multiplier
+waits for 200,000 steps, here for `multiplier_warmup` of them; alpha is adapted; the target of a cost's critic has no
+entropy in it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class SacLagrangianConfig(MultiplierConfig, SoftConfig):
     ki: float = setting(0.02, "integral gain on the relative excess, for each finished episode", low=0.0, high=1e3)
     kp: float = setting(0.5, "proportional gain", low=0.0, high=1e3)
     kd: float = setting(0.1, "gain on a rising cost", low=0.0, high=1e3)
+    multiplier_warmup: int = setting(
+        0, "environment steps before the multipliers move; OmniSafe's wait for 200,000", low=0, high=1_000_000_000
+    )
 
 
 class PidDual(NamedTuple):
@@ -67,9 +71,9 @@ def pid_prices(spec: EnvSpec, config: SacLagrangianConfig) -> Prices:
         controller = initial_controller(spec.num_costs, config)
         return PidDual(controller, jnp.copy(controller.integral))
 
-    def observe(dual: PidDual, totals: Float[Array, " C"], ended: Int[Array, ""]) -> PidDual:
+    def observe(dual: PidDual, totals: Float[Array, " C"], ended: Int[Array, ""], steps: Int[Array, ""]) -> PidDual:
         moved = update_multipliers(dual.controller, relative_excess(totals, limits), config, ended)
-        return choose(ended > 0, PidDual(*moved), dual)
+        return choose((ended > 0) & (steps >= config.multiplier_warmup), PidDual(*moved), dual)
 
     def prices(dual: PidDual, values: Float[Array, "B C"]) -> tuple[PidDual, Float[Array, " C"], Float[Array, ""]]:
         return dual, dual.multipliers, 1.0 + dual.multipliers.sum()

@@ -119,14 +119,15 @@ class SoftInfo(NamedTuple):
 class Prices(NamedTuple):
     """What a method adds to soft actor-critic.
 
-    `init()` are the numbers it keeps. `observe(dual, totals, ended)` moves them once a rollout, by the mean costs of
-    the last episodes, `ended` of them new. `cost_value(members [K, B, C]) -> [B, C]` is what the critics say together.
-    `prices(dual, values [B, C]) -> (dual, p [C], n)` moves them once a gradient step, by the values of stored actions,
-    and gives the price of every cost and what the actor's objective is divided by. `multipliers(dual)` is for metrics.
+    `init()` are the numbers it keeps. `observe(dual, totals, ended, steps)` moves them once a rollout, by the mean
+    costs of the last episodes, `ended` of them new, after so many environment steps. `cost_value(members [K, B, C]) ->
+    [B, C]` is what the critics say together. `prices(dual, values [B, C]) -> (dual, p [C], n)` moves them once a
+    gradient step, by the values of stored actions, and gives the price of every cost and what the actor's objective is
+    divided by. `multipliers(dual)` is for metrics.
     """
 
     init: Callable[[], PyTree]
-    observe: Callable[[Any, Float[Array, " C"], Int[Array, ""]], PyTree]
+    observe: Callable[[Any, Float[Array, " C"], Int[Array, ""], Int[Array, ""]], PyTree]
     cost_value: Callable[[Float[Array, "K B C"]], Float[Array, "B C"]]
     prices: Callable[[Any, Float[Array, "B C"]], tuple[PyTree, Float[Array, " C"], Float[Array, ""]]]
     multipliers: Callable[[Any], Float[Array, " C"]]
@@ -206,7 +207,7 @@ def soft_actor_critic(spec: EnvSpec, config: SoftConfig, prices: Prices, name: s
         window = push_episodes(state.window, rollout)
         totals, ended = cost_estimate(window), rollout.done.sum()
         old = state.learner
-        first = old._replace(dual=prices.observe(old.dual, totals, ended))
+        first = old._replace(dual=prices.observe(old.dual, totals, ended, memory.added))
         new, metrics = jax.lax.scan(
             lambda learner, step: update(*step, learner, memory, obs_stats),
             first,
