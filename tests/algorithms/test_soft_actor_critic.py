@@ -61,6 +61,17 @@ def test_every_head_learns_after_the_warm_up_and_nothing_before(name):
     assert max(moved(new, broken.learner)) == 0
 
 
+def test_targets_are_averaged_once_in_so_many_gradient_steps_however_few_a_rollout_has():
+    factory, config = small("cal", update_ratio=1 / 256, warmup_steps=0, target_every=3)
+    programs = compiled(factory, config, BANDIT)
+    state, averaged = programs.state, []
+    for seed in range(6):
+        before = state.learner.target_critic
+        state, _ = programs.learn(jax.random.key(seed), state, toy_rollout(BANDIT, seed=seed))
+        averaged.append(max(moved(before, state.learner.target_critic)) > 0)
+    assert averaged == [True, False, False, True, False, False]
+
+
 def test_actions_are_random_before_the_warm_up_ends():
     programs = compiled(*parts("sac-lagrangian"), CONTINUOUS)
     obs = np.zeros((2000, 3), np.float32)

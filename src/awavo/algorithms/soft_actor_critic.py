@@ -207,11 +207,13 @@ def soft_actor_critic(spec: EnvSpec, config: SoftConfig, prices: Prices, name: s
         window = push_episodes(state.window, rollout)
         totals, ended = cost_estimate(window), rollout.done.sum()
         old = state.learner
+        # Gradient steps are counted over all rollouts: an average may be due only once in several of them.
+        numbers = (memory.added // rows - 1) * num_updates + jnp.arange(num_updates)
         first = old._replace(dual=prices.observe(old.dual, totals, ended, memory.added))
         new, metrics = jax.lax.scan(
             lambda learner, step: update(*step, learner, memory, obs_stats),
             first,
-            (jax.random.split(key, num_updates), jnp.arange(num_updates)),
+            (jax.random.split(key, num_updates), numbers),
         )
         # Computed in any case, kept only after the warm-up and if nothing broke: no branch in the program.
         ready, finite = memory.added >= config.warmup_steps, all_finite((new, obs_stats))
@@ -227,7 +229,7 @@ def soft_actor_critic(spec: EnvSpec, config: SoftConfig, prices: Prices, name: s
         )
 
     def update(
-        key: Array, index: Array, learner: SoftLearner, memory: ring.ReplayBuffer, obs_stats: RunningStatistics
+        key: Array, number: Array, learner: SoftLearner, memory: ring.ReplayBuffer, obs_stats: RunningStatistics
     ) -> tuple[SoftLearner, dict[str, Array]]:
         """One gradient step of critics, actor and alpha on a batch."""
         batch_key, next_key, action_key = jax.random.split(key, 3)
@@ -273,7 +275,7 @@ def soft_actor_critic(spec: EnvSpec, config: SoftConfig, prices: Prices, name: s
         targets = (learner.target_critic, learner.target_cost_critic)
         averaged = polyak_average((critic, cost_critic), targets, config.polyak)
         if config.target_every > 1:
-            averaged = choose(index % config.target_every == 0, averaged, targets)
+            averaged = choose(number % config.target_every == 0, averaged, targets)
         learner = SoftLearner(
             policy, critic, cost_critic, *averaged, log_alpha, dual, (actor_opt, critic_opt, cost_opt, alpha_opt)
         )
