@@ -12,6 +12,8 @@ from awavo.algorithms.ppo_lagrangian import (
     clipped_surrogate,
     ppo_lagrangian,
 )
+from awavo.config import TrainConfig, config_from_mapping
+from awavo.runs.problem import resolve_config
 
 SMALL = dict(num_envs=32, rollout_length=8, hidden=(8,), window=4, value_epochs=1, epochs=3, batch_size=32)
 
@@ -68,3 +70,10 @@ def test_the_policy_takes_up_what_pays_unless_its_cost_is_too_dear():
         np.testing.assert_allclose(info.multiplier, dear)
         chance[dear] = float(jnp.exp(after.policy(rollout.obs.reshape(-1, 3)).log_probs())[:, 0].mean())
     assert chance[50.0] < 0.3 < 0.37 < chance[0.0]
+
+
+def test_omnisafe_preset_has_its_first_spread():
+    """Its actor's log standard deviation begins at 0, which no file of its settings says."""
+    train = TrainConfig(task="navigation", algo="ppo-lagrangian", preset="omnisafe")
+    options = resolve_config(train).algo_options
+    assert config_from_mapping(PpoLagrangianConfig, options, "ppo-lagrangian").log_std == 0.0
