@@ -10,6 +10,7 @@ import toys
 from test_protocol import parts
 from toys import compiled, toy_rollout
 
+from awavo.algorithms import model_learning
 from awavo.algorithms.paets import Mixture, PaetsConfig, execute, paets, refit, sequence_weights
 from awavo.types import Box, Discrete, EnvSpec
 
@@ -105,6 +106,16 @@ def test_plan_takes_the_rewarded_action_unless_it_breaks_a_limit(constrained, be
     state, _ = programs.learn(jax.random.key(1), programs.state, rollout)
     chosen, _ = programs.act(jax.random.key(2), state, rollout.obs[0], True)
     assert np.mean(np.asarray(chosen) == better) >= 0.75
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_single_member_learns_from_every_row(members, monkeypatch):
+    """Where nobody's bootstrap has any row, only a single member, which asks for none, has a loss."""
+    monkeypatch.setattr(model_learning, "bootstrap_weights", lambda rows: jnp.zeros(rows.shape))
+    algorithm = paets(toys.SPEC, dataclasses.replace(CONFIG, num_members=members, num_updates=1))
+    state = algorithm.init(jax.random.key(0))
+    loss = float(jax.jit(algorithm.learn)(jax.random.key(1), state, toy_rollout())[1].model_loss)
+    assert (loss != 0) == (members == 1)
 
 
 def test_a_ring_holds_whole_rollouts_even_where_one_is_larger_than_the_capacity():

@@ -170,9 +170,11 @@ def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm[PaetsState, PaetsInfo
     def learn(key: Array, state: PaetsState, rollout: Rollout) -> tuple[PaetsState, PaetsInfo]:
         replay = ring.add(state.replay, rollout)
         model = dynamics.observe(state.model, rollout.obs, rollout.reward, rollout.costs, rollout.next_obs)
+        # A single member has nobody to differ from: it gets every row.
         new, losses = train_ensemble(
-            key, dynamics, model, replay, num_updates=config.num_updates, batch_size=config.batch_size
-        )
+            key, dynamics, model, replay,
+            num_updates=config.num_updates, batch_size=config.batch_size, bootstrap=members > 1,
+        )  # fmt: skip
         model = choose(all_finite(new.nets), new, model)
         state = PaetsState(model, replay, push_episodes(state.window, rollout))
         totals = cost_estimate(state.window)
