@@ -14,7 +14,11 @@ budget of a horizon T:
 
 With c = 0 the price is lambda_i: the plain Lagrangian. Line 3 is written in the paper as lambda less a term that is
 clamped at lambda. Published settings: k = 0.5, E = 4 (8 on MuJoCo), c = 10 (100 on Ant, 1,000 on HalfCheetah and
-Humanoid), batches of 12, 10 gradient steps for each environment step (20 on HalfCheetah).
+Humanoid), batches of 12, 10 gradient steps for each environment step (20 on HalfCheetah). Its repository's targets from
+the highest of the critics (Humanoid) are not here.
+
+b_i is what T steps spend, as published, and the critics, which bootstrap at a time limit, say d_i / (1 - gamma) / T of
+a policy at its limit: where T is not long beside 1 / (1 - gamma), costs are held to about 1 - gamma^T of their limits.
 """
 
 from __future__ import annotations

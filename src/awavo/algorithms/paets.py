@@ -15,7 +15,8 @@ The posterior over action sequences is a mixture q(a) = sum_m pi_m N(mu_m, diag 
 planning starts afresh in every state, from components spread at random, as `act` keeps no memory between steps;
 particles follow their network's mean; reward, costs and termination are learnt heads of the model; discrete actions are
 thresholds of a relaxed action in [-1, 1]. The paper has no constraints: they are off unless `constrained="on"`, with
-each limit's share for the planning horizon.
+each limit's share for the planning horizon, whatever the episode has spent already, and at a finite price beta: where
+no plan meets the limits, the one that pays least is followed. G_ki is of one member; the mean over members comes last.
 """
 
 from __future__ import annotations

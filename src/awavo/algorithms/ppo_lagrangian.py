@@ -12,9 +12,11 @@ One call of `learn` is one iteration, ratio = pi_theta(a|s) / pi_old(a|s):
 
 Schulman et al. (2017) and Ray et al. (2019), with the settings that OmniSafe ships for PPOLag (preset `omnisafe`). The
 defaults differ: rollouts of 2,048 steps in place of 20,000, 10 passes in place of 40, the last 32 episodes in
-place of 100, a value network that learns at 1e-3 in place of 3e-4. Deviations: the value network is fitted before the
-policy's passes and not within them, multipliers wait for episodes to end, the learning rates do not decay (an algorithm
-does not know how long it will be trained), and Gaussian samples are squashed into the box of actions.
+place of 100, a value network that learns at 1e-3 in place of 3e-4, Gaussians that begin with a standard deviation of
+exp(-0.5) in place of 1. Deviations: the value network is fitted before the policy's passes and not within them, it is
+one with a head for each signal and its weights are not penalised, multipliers wait for episodes to end, the learning
+rates do not decay (an algorithm does not know how long it will be trained), and Gaussian samples are squashed into the
+box of actions.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ One call of `learn` is one rollout, stored, and as many gradient steps as `updat
     4  pi <- ascend  E[min_k Q_k(s, a) - alpha log pi(a|s) - sum_i lambda_i Q^c_i(s, a)] / (1 + sum_i lambda_i)
 
 Haarnoja et al. (2018) with the Lagrangian of Ray et al. (2019) and the PID terms of Stooke et al. (2020): OmniSafe's
-SACPID, with these deviations. Its gains are of raw costs, here of the excess relative to the limit; its multiplier
-waits for 200,000 steps, here for `multiplier_warmup` of them; alpha is adapted; the target of a cost's critic has no
-entropy in it.
+SACPID, with these deviations. Its gains are of raw costs, at every gradient step and smoothed, here of the excess
+relative to the limit, where episodes end; its multiplier waits for 200,000 steps, here for `multiplier_warmup` of them;
+alpha is adapted; a cost's target is at a sampled next action, there at the greedy one; actor and targets move at every
+gradient step, there at every second. docs/baselines.md has all of them.
 """
 
 from __future__ import annotations
