@@ -87,10 +87,10 @@ def test_warm_up_acts_at_random_and_plans_after_it():
     np.testing.assert_allclose(info.cost_estimate, [9.0, 0.0])
 
 
-@pytest.mark.parametrize(("constrained", "better"), [("off", 1), ("on", 0)])
-def test_plan_takes_the_rewarded_action_unless_it_breaks_a_limit(constrained, better):
-    """Action 1 earns 1 and costs 1; the limit's share for the plan is 0.4."""
-    spec = EnvSpec("toy", 3, Discrete(2), 10, ("a",), (1.0,))
+@pytest.mark.parametrize(("constrained", "steps", "better"), [("off", 10, 1), ("on", 10, 0), ("on", 1, 1)])
+def test_plan_takes_the_rewarded_action_unless_it_breaks_a_limit(constrained, steps, better):
+    """Action 1 earns 1 and costs 1; the limit's share for the plan is 0.4, or 1 for each of its steps."""
+    spec = EnvSpec("toy", 3, Discrete(2), steps, ("a",), (1.0,))
     options = {
         **vars(CONFIG),
         "constrained": constrained,

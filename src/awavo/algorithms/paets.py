@@ -100,7 +100,8 @@ class PaetsInfo(NamedTuple):
 def paets(spec: EnvSpec, config: PaetsConfig) -> Algorithm[PaetsState, PaetsInfo]:
     """Build PaETS for a task. It has no policy network: what it decides is the plan, computed afresh for each state."""
     limits = np.asarray(spec.cost_limits, np.float32)
-    budget = limits * min(1.0, config.horizon / spec.horizon)
+    # A plan knows no time limit: one that is longer than an episode spends on beyond it.
+    budget = limits * (config.horizon / spec.horizon)
     dim = 1 if isinstance(spec.action_space, Discrete) else spec.action_space.dim
     members = config.num_members
     dynamics = ensemble(spec, members, config.hidden, config.model_lr, config.weight_decay)
