@@ -176,7 +176,7 @@ FINGERPRINTS = {
     ("trpo-ipo", "cartpole", "default", ()): "6c291ae85823c8c7",
     ("trpo-lagrangian", "cartpole", "default", ()): "670e4a3cadd47daa",
     ("ppo-lagrangian", "cartpole", "default", ()): "e76fcd274801a07d",
-    ("sac-lagrangian", "navigation", "default", ()): "51158287ffc33468",
+    ("sac-lagrangian", "navigation", "default", ()): "37793d33f46ddfcf",
     ("cal", "navigation", "default", ()): "e6445d8221b06571",
     ("paets", "cartpole", "default", ()): "fa7a07109033f9ea",
 }
