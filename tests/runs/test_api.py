@@ -3,11 +3,13 @@
 import dataclasses
 
 import gymnasium as gym
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 import awavo
+from awavo.deploy.export import spec_contract
 from awavo.errors import InputError
 from awavo.runs.problem import build_problem
 
@@ -79,3 +81,26 @@ def test_an_observation_of_parts_is_flattened_as_in_training(run):
     assert given.act({"a": 1, "b": np.array([[0.5, -0.5]])}) == expected
     with pytest.raises(InputError, match=r"or one of Dict\("):
         given.act({"a": 1})
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(3, start=-1), spaces.Box(-1, 1, (2, 3)), spaces.Box(-1, 1, (), float)]
+)
+def test_actions_are_those_that_the_environment_takes(run, smallest, space):
+    class Odd(Rich):
+        action_space = space
+
+    config = awavo.configure("odd", steps=64, seeds=1, **smallest)
+    problem = build_problem(config, env=Odd)
+    given = awavo.load(run.path)
+    given.problem, given.seeds, given.states = problem, [0], [problem.algorithm.init(jax.random.key(0))]
+    raw = np.arange(3) if isinstance(space, spaces.Discrete) else np.full((3, problem.spec.action_space.dim), 0.5)
+    given._decide = lambda *_: (raw,)
+    many = given.act(np.zeros((3, problem.spec.obs_dim)))
+    assert all(np.asarray(one) in space for one in many)
+    assert np.asarray(given.act(np.zeros(problem.spec.obs_dim))) in space
+    action = spec_contract(problem.spec, problem.act_space)["action"]
+    if isinstance(space, spaces.Discrete):
+        assert (many.tolist(), action["start"]) == ([-1, 0, 1], -1)
+    else:
+        assert action["shape"] == list(space.shape)

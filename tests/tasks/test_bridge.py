@@ -201,6 +201,7 @@ def test_named_costs_five_tuples_and_seeds(bridge):
 def test_discrete_actions_may_start_anywhere(bridge):
     env = bridge("Numbered")
     assert env.spec.action_space == Discrete(3)
+    assert env.act_space.start != 0
     before = env.reset(0)
     np.testing.assert_allclose(env.step(np.array([2])).obs[:, 0], before[:, 0] + 1, atol=1e-6)
 

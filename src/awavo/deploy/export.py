@@ -20,6 +20,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import Array, Float, PyTree
 
 from awavo.deploy.onnx_actor import actor_onnx, run_onnx
@@ -42,14 +43,18 @@ class Exported(NamedTuple):
     programs: dict[str, Callable[..., PyTree]]
 
 
-def spec_contract(spec: EnvSpec) -> Fields:
-    """The observation, action and limit contract of a task."""
+def spec_contract(spec: EnvSpec, own: spaces.Space | None = None) -> Fields:
+    """The observation, action and limit contract of a task; `own` is the action space of its environment."""
     space = spec.action_space
     action = (
         {"kind": "box", "dtype": "float32", "low": list(space.low), "high": list(space.high)}
         if isinstance(space, Box)
         else {"kind": "discrete", "dtype": "int64", "num": space.num}
     )
+    if isinstance(own, spaces.Discrete):
+        action["start"] = int(own.start)  # programs count from 0, the environment from there
+    elif isinstance(own, spaces.Box):
+        action["shape"] = list(own.shape)  # programs give flat ones
     return {
         "task": spec.name,
         "observation": {"dim": spec.obs_dim, "dtype": "float32", "normalised_inside": True},

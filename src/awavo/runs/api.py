@@ -31,6 +31,7 @@ from awavo.runs.progress import doing, follow
 from awavo.runs.train import Progress, run_training, state_template
 from awavo.runs.trust import is_trusted, missing_module, remember
 from awavo.tasks.contract import short, try_flatten
+from awavo.tasks.spaces import own_actions
 from awavo.training.checkpoint import latest_checkpoint, restore, seed_arrays
 from awavo.training.compilation import enable_cache
 from awavo.types import Fields, FieldsView
@@ -218,6 +219,10 @@ class Run:
             greedy: The most likely action, or one drawn at random.
             key: Random key of a stochastic action.
             planner: An algorithm with a planner plans from scratch; False asks its actor alone.
+
+        Returns:
+            What the environment's own `step` takes: numbers that begin where its `Discrete` begins, or boxes of its
+            shape and type (behind a bridge: flat ones of float32).
         """
         seed = self.seeds[0] if seed is None else seed
         if seed not in self.seeds:
@@ -232,7 +237,9 @@ class Run:
             action = self._decide(key, state, batch, self.problem.algorithm.begin(len(batch)), greedy)[0]
         else:
             action = self._act(key, state, batch, greedy)[0]
-        return np.asarray(action) if obs.ndim == 2 else np.asarray(action)[0]
+        actions, space = np.asarray(action), self.problem.act_space
+        actions = actions if space is None else own_actions(space, actions)
+        return actions if obs.ndim == 2 else actions[0]
 
     def _flat(self, obs: Any) -> np.ndarray:
         """Observations as training flattens them, or an error where there is none."""

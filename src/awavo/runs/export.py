@@ -44,7 +44,7 @@ def export_run(run: Run, out: Path | None = None, *, seed: int | None = None, on
     with doing("exporting the policy"):
         files, notes = export_policy(spec, run.problem.algorithm, state, probes.astype(np.float32), onnx=onnx)
     about = {
-        **spec_contract(spec),
+        **spec_contract(spec, run.problem.act_space),
         "algorithm": run.config.algo,
         "seed": seed,
         "env_steps": run.env_steps,

@@ -41,6 +41,8 @@ class Problem(NamedTuple):
     make_host: Callable[..., Any] | None
     # The space whose observations training flattens, of a Gymnasium environment in this interpreter.
     obs_space: spaces.Space | None = None
+    # The space of the actions that such an environment, or one behind a bridge, takes.
+    act_space: spaces.Space | None = None
 
 
 def load_preset(algo: str, preset: str, task: str) -> Fields:
@@ -106,7 +108,7 @@ def build_problem(
     `cost_fn` and `operator` are the caller's own functions.
     """
     settings = config_from_mapping(settings_class(config.algo), config.algo_options, f"algorithm '{config.algo}'")
-    make_hosts, own, obs_space = None, None if isinstance(env, Env) else env, None
+    make_hosts, own, obs_space, act_space = None, None if isinstance(env, Env) else env, None, None
     env = env if isinstance(env, Env) else None
     if env is None and own is None and config.task in TASKS:
         env = functional_env(config)
@@ -116,7 +118,7 @@ def build_problem(
         check_copies(config, settings.num_envs)
         make_hosts = _host_factory(config, cost_fn or import_function(config.cost_fn), own)
         probe = make_hosts(1)
-        spec, obs_space = probe.spec, probe.obs_space
+        spec, obs_space, act_space = probe.spec, probe.obs_space, probe.act_space
         probe.close()
     if spec.num_costs == 0:
         raise InputError(f"task '{config.task}' has no costs: pass a cost function, or costs in info.")
@@ -130,7 +132,7 @@ def build_problem(
     if getattr(settings, "planning", None) == "physics":
         extra["physics"] = None if env is None else checked_physics(env)
     make_host = None if make_hosts is None else lambda count=settings.num_envs, **more: make_hosts(count, **more)
-    return Problem(spec, factory(spec, settings, **extra), settings, env, make_host, obs_space)
+    return Problem(spec, factory(spec, settings, **extra), settings, env, make_host, obs_space, act_space)
 
 
 def checked_physics(env: Env) -> Physics | None:

@@ -29,7 +29,7 @@ from awavo.tasks.cost_functions import CostFn, InfoSource, apply_cost_fn, find_i
 from awavo.tasks.host_core import CostSource, HostEnv, HostStep, find_costs, name_costs
 from awavo.tasks.patience import check_timeout
 from awavo.tasks.spaces import action_spec
-from awavo.types import EnvSpec
+from awavo.types import Discrete, EnvSpec
 
 if TYPE_CHECKING:
     from awavo.tasks.bridge_worker import Header
@@ -261,7 +261,9 @@ def bridge_env(
         for worker in workers:
             worker.close()
         raise
-    return HostEnv(spec, num_envs, BridgeBackend(workers, source, spec.obs_dim), start, cost_fn)
+    actions = spec.action_space
+    act_space = spaces.Discrete(actions.num, start=start) if isinstance(actions, Discrete) else None
+    return HostEnv(spec, num_envs, BridgeBackend(workers, source, spec.obs_dim), start, cost_fn, act_space=act_space)
 
 
 def _offer_problem(offer: Header, arrays: Mapping[str, np.ndarray]) -> str | None:

@@ -205,7 +205,7 @@ def host_env(
         probe.close()
     factory = functools.partial(_make_flat, id, options, limit, source)
     backend = GymnasiumBackend([factory] * num_envs, vectorization, timeout, source)
-    return HostEnv(spec, num_envs, backend, start, cost_fn, probe.observation_space)
+    return HostEnv(spec, num_envs, backend, start, cost_fn, probe.observation_space, probe.action_space)
 
 
 def _probe(

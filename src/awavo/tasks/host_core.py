@@ -134,9 +134,11 @@ class HostEnv:
         action_start: int = 0,
         cost_fn: CostFn | None = None,
         obs_space: spaces.Space | None = None,
+        act_space: spaces.Space | None = None,
     ):
         self.spec = spec
         self.obs_space = obs_space  # before it is flattened, where that is known
+        self.act_space = act_space  # the environment's own, where that differs from the one of `spec`
         self.num_envs = num_envs
         self._backend = backend
         self._start = action_start

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from gymnasium import spaces
+from jaxtyping import Shaped
 
 from awavo.checks import all_finite
 from awavo.errors import InputError
 from awavo.types import ActionSpace, Box, Discrete
 
-__all__ = ["action_spec", "check_observation_space"]
+__all__ = ["action_spec", "check_observation_space", "own_actions"]
 
 
 def action_spec(space: spaces.Space) -> tuple[ActionSpace, int]:
@@ -27,6 +28,18 @@ def action_spec(space: spaces.Space) -> tuple[ActionSpace, int]:
             "or wrap it in gymnasium.wrappers.TransformAction with a finite space."
         )
     return Box(tuple(map(float, low)), tuple(map(float, high))), 0
+
+
+def own_actions(space: spaces.Space, actions: Shaped[np.ndarray, " B *n"]) -> np.ndarray:
+    """Actions `0 .. n-1`, or flat ones of a box, as an environment with this space takes them.
+
+    A box of float64 has bounds that float32 rounds, to either side of them: its actions are clipped in its own type.
+    """
+    if isinstance(space, spaces.Discrete):
+        return actions + space.dtype.type(space.start)
+    if not isinstance(space, spaces.Box):
+        return actions
+    return np.clip(np.asarray(actions, space.dtype).reshape(-1, *space.shape), space.low, space.high)
 
 
 def check_observation_space(space: spaces.Space) -> int:
