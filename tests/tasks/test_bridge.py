@@ -71,6 +71,13 @@ class Numbered(Env):
         assert action in (5, 6, 7), action
         return super().step([action - 6, 0])
 
+class Strict(Env):
+    action_space = Box(-0.1, 0.7, (2, 1))
+    action_space.dtype = np.dtype(np.float64)
+    def step(self, action):
+        assert action.dtype == np.float64 and (action >= -0.1).all() and (action <= 0.7).all(), action
+        return super().step(action)
+
 class Endless(Env):
     spec = None
 
@@ -204,6 +211,13 @@ def test_discrete_actions_may_start_anywhere(bridge):
     assert env.act_space.start != 0
     before = env.reset(0)
     np.testing.assert_allclose(env.step(np.array([2])).obs[:, 0], before[:, 0] + 1, atol=1e-6)
+
+
+def test_bounds_of_float64_are_not_left_by_rounding(bridge):
+    env = bridge("Strict")
+    env.reset(0)
+    for bound in (-0.1, 0.7):
+        env.step(np.full((1, 2), bound, np.float32))
 
 
 def test_cost_function_and_horizon(bridge):

@@ -76,6 +76,20 @@ def test_the_last_cost_and_observation_of_an_episode_are_kept():
     assert {a.dtype for a in (outs[0].obs, outs[0].reward, outs[0].costs)} == {np.dtype(np.float32)}
 
 
+def test_bounds_of_float64_are_not_left_by_rounding():
+    class Strict(Stairs):
+        action_space = spaces.Box(np.array([-0.1, 0.3]), np.array([0.7, 5.1]), dtype=np.float64)
+
+        def step(self, action):
+            assert self.action_space.contains(action), action
+            return super().step(6)
+
+    with host_env(Strict, num_envs=1, cost_limits=(9,), horizon=9) as env:
+        env.reset(0)
+        for action in ([-0.1, 0.3], [0.7, 5.1], [-9, 9]):
+            env.step(np.array([action], np.float32))
+
+
 def test_truncated_is_not_terminated():
     env = host_env(stairs(), num_envs=2, cost_limits=(9,), horizon=3)
     env.reset(0)

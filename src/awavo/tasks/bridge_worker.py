@@ -169,9 +169,10 @@ class Session:
     def step(self, _: object, arrays: dict[str, np.ndarray]) -> bytes:
         """Step, and start the next episode where this one ends."""
         action, space = arrays["action"], self.env.action_space
-        action = (
-            action.item() if type(space).__name__ == "Discrete" else action.astype(space.dtype).reshape(space.shape)
-        )
+        if type(space).__name__ == "Discrete":
+            action = action.item()
+        else:  # float32 rounds the bounds of a box of float64, to either side of them
+            action = np.clip(action.astype(space.dtype).reshape(space.shape), space.low, space.high)
         final_obs, reward, terminated, truncated, costs = self._step(action)
         done = terminated or truncated
         header = {"reward": float(reward), "terminated": terminated, "truncated": truncated, "costs": costs}

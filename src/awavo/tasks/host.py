@@ -23,7 +23,7 @@ from awavo.tasks.making import EnvSource, make_gymnasium
 from awavo.tasks.mujoco_drawing import Painter
 from awavo.tasks.patience import TIMEOUT, check_timeout, watched
 from awavo.tasks.six_values import five_values, two_values
-from awavo.tasks.spaces import action_spec, check_observation_space
+from awavo.tasks.spaces import action_spec, check_observation_space, own_actions
 from awavo.types import Box, EnvSpec, Fields, FieldsView
 
 __all__ = ["HostEnv", "host_env", "make_gymnasium"]
@@ -58,7 +58,7 @@ class FlatEnv(gym.Wrapper):
     def step(self, action: np.ndarray | int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Step a five- or six-tuple environment."""
         if isinstance(self.env.action_space, spaces.Box):
-            action = np.asarray(action, self.env.action_space.dtype).reshape(self.env.action_space.shape)
+            action = own_actions(self.env.action_space, np.asarray(action)).reshape(self.env.action_space.shape)
         with watched("step()"):
             obs, reward, terminated, truncated, info = five_values(self.env.step(action))
         read = {} if self._source is None else {name: self._source.read(info) for name in self._zeros}
