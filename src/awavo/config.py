@@ -23,6 +23,7 @@ __all__ = [
     "config_from_mapping",
     "fingerprint",
     "parse_value",
+    "plain",
     "setting",
     "stored_fingerprint",
     "without_retired",
@@ -68,9 +69,16 @@ class TrainConfig:
     seed_axis: str = setting("auto", "how seeds run together", choices=("auto", "map", "vmap"))
 
 
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, also in a list, as Python's, which JSON and a fingerprint take."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def _coerce(name: str, value: object, hint: Any) -> Any:
     """Return `value` as the type `hint`, or say what was expected."""
-    text = str(hint)
+    text, value = str(hint), plain(value)
     if value is None and "None" in text:
         return None
     if text.startswith("tuple"):

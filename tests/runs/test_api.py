@@ -1,6 +1,7 @@
 """The Python interface refuses what it cannot work with in one line of its own, before anything is made."""
 
 import dataclasses
+import json
 
 import gymnasium as gym
 import jax
@@ -39,6 +40,18 @@ def test_what_cannot_be_configured(case):
     with pytest.raises(InputError, match=message) as caught:
         awavo.configure(*given, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    limits, options = np.array([30, 10.5], np.float32), {"horizon": np.int64(50), "pole_mass": np.float32(0.25)}
+    given = awavo.configure(
+        "cartpole", cost_limits=limits, task_options=options, steps=np.int64(1000), seeds=np.int8(2)
+    )
+    same = {"horizon": 50, "pole_mass": 0.25}
+    wanted = awavo.configure("cartpole", cost_limits=(30, 10.5), task_options=same, steps=1000, seeds=2)
+    assert json.dumps(dataclasses.asdict(given)) == json.dumps(dataclasses.asdict(wanted))
+    assert awavo.configure("navigation", cost_limits=np.array(3)).cost_limits == (3.0,)
+    assert awavo.configure("cartpole", actor_lr=np.float32(0.25)).algo_options["actor_lr"] == 0.25
 
 
 @pytest.fixture(scope="module")

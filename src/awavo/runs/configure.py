@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import jax
 
-from awavo.config import TrainConfig
+from awavo.config import TrainConfig, plain
 from awavo.errors import ConfigError, UnknownNameError, did_you_mean
 from awavo.registry import GPU_TASKS, TASKS, name_of
 from awavo.runs.budget import default_budget
@@ -62,6 +62,7 @@ def configure(
         task = task.spec.name
     if isinstance(cost_limits, str):
         raise ConfigError(f"cost_limits={cost_limits!r} is text, expected a number for each cost: (30, 10).")
+    cost_limits = plain(cost_limits)
     if cost_limits is not None:
         cost_limits = tuple(cost_limits) if isinstance(cost_limits, Iterable) else (cost_limits,)
     config = resolve_config(

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from awavo.config import TrainConfig, check_config, config_from_mapping
+from awavo.config import TrainConfig, check_config, config_from_mapping, plain
 from awavo.errors import ConfigError, InputError, UnknownNameError, did_you_mean
 from awavo.registry import ALGORITHMS, HOST_TASKS, TASKS, check_option, import_named, make_host_task, make_task, resolve
 from awavo.types import Algorithm, Env, EnvSpec, Fields, Physics
@@ -70,7 +70,9 @@ def resolve_config(config: TrainConfig) -> TrainConfig:
     if config.cost_limits is not None and config.cost_sum_limit is not None:
         raise ConfigError("both cost limits and a limit on their sum were given: give one of the two.")
     return dataclasses.replace(
-        config, algo_options=dataclasses.asdict(settings), task_options=dict(config.task_options)
+        config,
+        algo_options=dataclasses.asdict(settings),
+        task_options={name: plain(value) for name, value in dict(config.task_options).items()},
     )
 
 
