@@ -165,3 +165,31 @@ def test_functional_environments_with_continuous_actions_get_a_face():
     obs, reward, _, _, info = env.step(np.array([0.5, -2.0], np.float32))
     assert (obs.tolist(), reward, info["cost_b"]) == ([0.5, -2.0], 0.5, 2.0)
     assert not env.action_space.contains(np.array([0.5, -2.1], np.float32))
+
+
+WRONG = {
+    "awavo/CartPole-v0": [[5, 0], [-1, 0], [0.0, 1.0], [[0], [1]], [0, 1, 1], 1, [[0], [1, 1]], None],
+    "awavo/Navigation-v0": [[0.0, 0.0], [[0.0], [0.0]], np.zeros((2, 3)), np.full((2, 2), np.nan), "up", 1.0],
+}
+
+
+@pytest.mark.parametrize("env_id", WRONG)
+def test_actions_of_many_that_would_be_misread_are_refused(env_id):
+    envs = gym.make_vec(env_id, num_envs=2)
+    envs.reset(seed=0)
+    for actions in WRONG[env_id]:
+        with pytest.raises(InputError, match=r"^step\(\): actions .*(expected|must lie)"):
+            envs.step(actions)
+
+
+def test_a_box_takes_the_types_of_numbers_that_gymnasiums_own_take():
+    env, envs = gym.make("awavo/Navigation-v0"), gym.make_vec("awavo/Navigation-v0", num_envs=1)
+    seen = []
+    for action in (np.array([1, 0], np.float32), np.array([1.0, 0.0]), np.array([1, 0]), [1.0, 0.0]):
+        env.reset(seed=0)
+        envs.reset(seed=0)
+        seen += [env.step(action)[0].tolist(), envs.step([action])[0][0].tolist()]
+    assert all(one == seen[0] for one in seen)
+    numbered = gym.make("awavo/CartPole-v0")
+    numbered.reset(seed=0)
+    assert all(numbered.step(action)[1] == 1.0 for action in (1, True, np.int8(1), np.array(1)))

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
+from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 from awavo.registry import make_task
@@ -83,13 +84,11 @@ class TaskEnv(TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVariable
         self._lane = lane = self._reset_fn(draw_seed(self.np_random))
         return np.array(lane.obs), cost_info(np.zeros(self.num_costs, np.float32), self.task.spec)
 
-    def step(self, action: np.ndarray | int) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: ArrayLike) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Take one step; after the end of an episode call `reset` first."""
         if self._lane is None:
             raise InputError("step() was called outside an episode: call reset() first.")
-        if not self.action_space.contains(action):
-            raise InputError(f"action {action!r} is not in {self.action_space}: sample it from env.action_space.")
-        self._lane, out = self._step_fn(self._lane, np.asarray(action, self.action_space.dtype))
+        self._lane, out = self._step_fn(self._lane, self._check_action(action))
         out = jax.device_get(out)
         terminated, truncated = bool(out.terminated), bool(out.truncated)
         if terminated or truncated:
@@ -133,13 +132,11 @@ class TaskVectorEnv(VectorFront, gym.vector.VectorEnv):  # pyright: ignore[repor
         self._lane = lane = self._reset_fn(np.array(draws, np.int32))
         return np.array(lane.obs), self._infos(np.zeros((self.num_envs, self.num_costs), np.float32))
 
-    def step(
-        self, actions: Int[np.ndarray, " E"] | Float[np.ndarray, "E d"]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Step every environment; with "NextStep" those that ended are reset instead, with reward and costs 0."""
         if self._lane is None:
             raise InputError("step() was called before reset(): call reset() first.")
-        self._lane, out = self._step_fn(self._lane, np.asarray(actions))
+        self._lane, out = self._step_fn(self._lane, self._check_actions(actions))
         out = jax.device_get(out)
         terminated, truncated = np.array(out.terminated), np.array(out.truncated)
         infos = self._step_infos(out.costs, terminated | truncated, out.final_obs)

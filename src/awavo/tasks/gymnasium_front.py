@@ -11,9 +11,11 @@ from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
 
-from awavo.checks import check_choice
+from awavo.checks import all_finite, check_choice
 from awavo.errors import InputError
+from awavo.tasks.contract import short
 from awavo.types import Discrete, EnvSpec, Fields
 
 __all__ = ["Options", "TaskFront", "VectorFront", "cost_info", "draw_seed"]
@@ -48,6 +50,15 @@ class TaskFront:
         self.cost_limits = np.array(spec.cost_limits, np.float32)
         self.cost_space = spaces.Box(0.0, np.inf, (self.num_costs,), np.float32)
 
+    def _check_action(self, action: ArrayLike) -> np.ndarray:
+        """One action in the type of the space, whichever type of number it came in; others are refused."""
+        own = _numbers(action)
+        # As in Gymnasium's own environments a box takes float64 too.
+        own = own.astype(np.float32) if isinstance(self._act_space, spaces.Box) and own.dtype.kind in "iuf" else own
+        if not self._act_space.contains(own):
+            raise InputError(f"action {action!r} is not in {self._act_space}: sample it from env.action_space.")
+        return own.astype(self._act_space.dtype)
+
     @property
     def spec(self) -> GymnasiumSpec | None:
         """The Gymnasium spec, with the time limit that this environment applies itself."""
@@ -71,6 +82,23 @@ class VectorFront(TaskFront):
         self.single_observation_space, self.single_action_space = self._obs_space, self._act_space
         self.observation_space = batch_space(self._obs_space, num_envs)
         self.action_space = batch_space(self._act_space, num_envs)
+
+    def _check_actions(self, actions: ArrayLike) -> np.ndarray:
+        """An action for each environment in the type of the space, clipped to a box; others are refused."""
+        own, space = _numbers(actions), self._act_space
+        shape = (self.num_envs, *space.shape)  # pyright: ignore[reportOptionalIterable]
+        if own.shape != shape or own.dtype.kind not in ("iu" if isinstance(space, spaces.Discrete) else "iuf"):
+            raise InputError(
+                f"step(): actions have shape {own.shape} and dtype {own.dtype}, expected {shape} of {space}: sample "
+                "them from envs.action_space."
+            )
+        if isinstance(space, spaces.Discrete):
+            if (own < 0).any() or (own >= space.n).any():
+                raise InputError(f"step(): actions {own.tolist()} must lie in 0 .. {space.n - 1}.")
+            return own.astype(space.dtype)
+        if not all_finite(own):
+            raise InputError(f"step(): actions {short(own)} are not all finite, expected numbers in {space}.")
+        return np.clip(own, space.low, space.high).astype(np.float32)
 
     def _check_reset(self, seed: int | list[int | None] | None, options: Options | None) -> list[int | None]:
         """One seed, or none, for each environment; an integer s stands for s, s + 1, ..."""
@@ -104,6 +132,15 @@ class VectorFront(TaskFront):
             final_info = self._infos(np.where(done[:, None], costs, 0).astype(np.float32), done)
             infos |= {"final_obs": finals, "_final_obs": done, "final_info": final_info, "_final_info": done.copy()}
         return infos
+
+
+def _numbers(action: ArrayLike) -> np.ndarray:
+    """What was given as an array, truths as 0 and 1; lists of different lengths, which are none, without numbers."""
+    try:
+        array = np.asarray(action)
+    except ValueError:
+        return np.asarray(None)
+    return array.astype(np.int64) if array.dtype.kind == "b" else array
 
 
 def draw_seed(rng: np.random.Generator) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from awavo.errors import InputError
 from awavo.registry import make_host_task
@@ -42,13 +42,11 @@ class HostTaskEnv(TaskFront, gym.Env):  # pyright: ignore[reportIncompatibleVari
         self._playing = True
         return obs[0], cost_info(np.zeros(self.num_costs, np.float32), self.task_spec)
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: ArrayLike) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Take one step; after the end of an episode call `reset` first."""
         if not self._playing:
             raise InputError("step() was called outside an episode: call reset() first.")
-        if not self.action_space.contains(action):
-            raise InputError(f"action {action!r} is not in {self.action_space}: sample it from env.action_space.")
-        out = self.host.step(np.asarray(action)[None])
+        out = self.host.step(self._check_action(action)[None])
         terminated, truncated = bool(out.terminated[0]), bool(out.truncated[0])
         self._playing = not (terminated or truncated)
         info = cost_info(np.asarray(out.costs[0]), self.task_spec)
@@ -93,9 +91,9 @@ class HostTaskVectorEnv(VectorFront, gym.vector.VectorEnv):  # pyright: ignore[r
         self._waiting[:] = False
         return obs, self._infos(np.zeros((self.num_envs, self.num_costs), np.float32))
 
-    def step(self, actions: Float[np.ndarray, "E d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+    def step(self, actions: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Step every environment; with "NextStep" those that ended are reset instead, with reward and costs 0."""
-        out = self.host.step(np.asarray(actions), hold=None if self.same_step else self._waiting)
+        out = self.host.step(self._check_actions(actions), hold=None if self.same_step else self._waiting)
         terminated, truncated = np.array(out.terminated), np.array(out.truncated)
         # The backend has begun the next episode already: "NextStep" shows the end of this one first.
         self._waiting = (terminated | truncated) & (not self.same_step)
