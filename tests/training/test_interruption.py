@@ -153,3 +153,20 @@ def test_a_signal_while_the_problem_is_built_stops_before_the_first_step(tmp_pat
     config = awavo.configure("cartpole", steps=64, seeds=1, num_envs=4, rollout_length=16, hidden=(8,))
     phases = [(p.phase, p.env_steps, p.compile_s) for p in awavo.train_iter(config, tmp_path / "run")]
     assert phases[-1] == ("interrupted", 0, 0.0)
+
+
+@pytest.mark.parametrize("on_progress", [None, lambda progress: None])
+def test_what_follows_an_interrupted_training_is_not_done_with_half_of_it(tmp_path, smallest, monkeypatch, on_progress):
+    import awavo
+    from awavo.runs import api
+
+    built = api.build_problem
+
+    def build(config, **parts):
+        os.kill(os.getpid(), signal.SIGINT)
+        return built(config, **parts)
+
+    monkeypatch.setattr(api, "build_problem", build)
+    config = awavo.configure("cartpole", steps=64, seeds=1, **smallest)
+    with pytest.raises(KeyboardInterrupt, match="nothing was saved yet: the same call resumes"):
+        awavo.train(config, tmp_path / "run", on_progress=on_progress)

@@ -86,6 +86,9 @@ def train(
 ) -> Run:
     """Train to the end (or take up where the folder stopped) and return the run.
 
+    Ctrl-C and SIGTERM let the chunk in flight finish, save, and raise KeyboardInterrupt: what stands behind this call
+    is not done with half a training. The same call resumes.
+
     Args:
         config: A configuration from `configure`.
         out: Run folder.
@@ -97,10 +100,14 @@ def train(
     """
     updates = train_iter(config, out, **options)
     if on_progress is None:
-        follow(updates, expected=lambda first: guess_time(config, jax.default_backend(), first.small))
+        last = follow(updates, expected=lambda first: guess_time(config, jax.default_backend(), first.small))
     else:
-        for progress in updates:
-            on_progress(progress)
+        last = None
+        for last in updates:
+            on_progress(last)
+    if last is not None and last.phase == "interrupted":
+        kept = f"saved up to step {last.env_steps}" if last.env_steps else "nothing was saved yet"
+        raise KeyboardInterrupt(f"training was interrupted, {kept}: the same call resumes.")
     own = {name: options.get(name) for name in ("env", "cost_fn", "operator")}
     return load(out, **own, trust=True)
 
