@@ -170,3 +170,14 @@ def test_what_follows_an_interrupted_training_is_not_done_with_half_of_it(tmp_pa
     config = awavo.configure("cartpole", steps=64, seeds=1, **smallest)
     with pytest.raises(KeyboardInterrupt, match="nothing was saved yet: the same call resumes"):
         awavo.train(config, tmp_path / "run", on_progress=on_progress)
+
+
+def test_a_loop_that_is_left_has_saved_what_it_saw_last(tmp_path, smallest):
+    import awavo
+
+    config = awavo.configure("cartpole", steps=6_400, seeds=1, **smallest)
+    for progress in awavo.train_iter(config, tmp_path / "run"):
+        if progress.phase == "training":
+            break
+    assert 0 < progress.env_steps < 6_400
+    assert awavo.load(tmp_path / "run").env_steps == progress.env_steps

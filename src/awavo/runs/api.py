@@ -57,6 +57,7 @@ def train_iter(
 ) -> Iterator[Progress]:
     """Train as a generator: a `Progress` after every chunk; resumes the run in `out`.
 
+    A loop that is left with `break` saves first: what the folder then holds is the policy of the last `Progress`.
     The operator is certified first: one whose conditions are refuted is refused with the counter-example.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -164,6 +165,13 @@ class Training:
         self.iteration += length
         return took
 
+    def leave(self) -> None:
+        """Save and close, where nobody asks for the next chunk."""
+        if self.iteration > self.resumed_at and not sys.is_finalizing():
+            self.save()
+        if isinstance(self.runner, HostRunner):
+            self.runner.close()
+
     def save(self) -> None:
         """Write tables and checkpoint."""
         if self.out is None:
@@ -201,7 +209,7 @@ def run_training(
     """Train (or resume training) and yield between chunks; `out=None` keeps everything in memory.
 
     A stop signal (Ctrl-C, SIGTERM) lets the chunk in flight finish, saves, and ends the iteration with the phase
-    "interrupted".
+    "interrupted". Left before its end, it saves what it has.
     """
     spec = problem.spec
     with stop_flag() as stopping, locked(out):
@@ -225,8 +233,12 @@ def run_training(
 
         if not training.finished:
             yield progress("compiling")
-        for _ in training.advance(checkpoint_seconds=checkpoint_seconds, stopping=stopping):
-            yield progress("training")
+        try:
+            for _ in training.advance(checkpoint_seconds=checkpoint_seconds, stopping=stopping):
+                yield progress("training")
+        except GeneratorExit:  # whoever leaves the loop finds in the folder what was seen last
+            training.leave()
+            raise
         yield progress("finished" if training.finished else "interrupted")
 
 
