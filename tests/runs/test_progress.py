@@ -240,6 +240,12 @@ def test_nothing_is_shown_where_it_is_not_wanted(monkeypatch):
             work.advance()
 
 
+def test_where_nothing_is_wanted_only_warnings_stay(quick, monkeypatch):
+    monkeypatch.setenv("AWAVO_QUIET", "1")
+    updates = [update("compiling", notes=("torn.",)), update("training", 64, resumed_at=64), update("finished")]
+    assert shown(io.StringIO(), monkeypatch, updates, expected=lambda _: "a guess") == "warning: torn.\n"
+
+
 def test_planning_on_a_cpu_gets_a_budget_of_minutes():
     import awavo
 

@@ -87,9 +87,10 @@ def follow(
 ) -> Progress:
     """Show a training while it runs and return its last update.
 
-    What `expected` makes of the first update is said before it compiles, unless it resumes; `quiet` prints no lines
-    that stay, but for warnings.
+    What `expected` makes of the first update is said before it compiles, unless it resumes; `quiet`, and AWAVO_QUIET,
+    print no lines that stay, but for warnings.
     """
+    quiet = quiet or bool(os.environ.get("AWAVO_QUIET"))
     last, chunks, measured = None, 0, quiet
     with doing("starting") as work:
         for last in updates:
