@@ -15,7 +15,7 @@ from awavo.types import Fields
 
 __all__ = [
     "ALGORITHMS", "GPU_TASKS", "HOST_TASKS", "TASKS", "Registration", "add_current_folder", "check_option",
-    "import_named", "import_own", "make_host_task", "make_task", "name_of", "resolve",
+    "import_named", "import_own", "make_host_task", "make_task", "name_of", "refuse_lost_program", "resolve",
 ]  # fmt: skip
 
 
@@ -183,6 +183,15 @@ def import_own(path: str, setting: str) -> Any:
         ) from error
 
 
+def refuse_lost_program(path: str, setting: str) -> None:
+    """Say why what a program defined in itself is not in another one."""
+    if path.startswith("__main__:"):
+        raise InputError(
+            f"{setting}='{path}' was defined in the program that trained it: move it into a file of its own and "
+            "name that, or pass it again in Python."
+        ) from None
+
+
 def import_named(path: str, setting: str) -> Any:
     """Import MODULE:NAME, the user's own code, given as the value of a setting."""
     module, name = import_own(path, setting), path.partition(":")[2]
@@ -190,11 +199,7 @@ def import_named(path: str, setting: str) -> Any:
         return getattr(module, name)
     except AttributeError:
         where = getattr(module, "__file__", None) or module.__name__
-        if module.__name__ == "__main__":
-            raise InputError(
-                f"{setting}='{path}' was defined in the program that trained it: move it into a file of its own and "
-                f"name that, or pass it again in Python."
-            ) from None
+        refuse_lost_program(path, setting)
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise InputError(
             f"{setting}='{path}': expected MODULE:NAME, but {where} has no '{name}'.{did_you_mean(name, known)}"

@@ -237,3 +237,10 @@ def test_names_of_options_are_read_from_the_source_as_they_are(algo):
     assert _field_names(*ALGORITHMS[algo].config.split(":")) == {
         f.name for f in dataclasses.fields(settings_class(algo))
     }
+
+
+def test_an_environment_of_a_program_that_ended_is_said_to_be_gone_with_it():
+    from awavo.tasks.making import find_source
+
+    with pytest.raises(InputError, match="task='__main__:Point' was defined in the program that trained it: move it"):
+        find_source("__main__:Point")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import gymnasium as gym
 
 from awavo.errors import InputError, MissingExtraError, UnknownNameError, did_you_mean, raised
-from awavo.registry import HOST_TASKS, TASKS, import_own
+from awavo.registry import HOST_TASKS, TASKS, import_own, refuse_lost_program
 from awavo.tasks.registration import register_all
 from awavo.tasks.six_values import OmniSafeEnv, accept_six_values, speaks_omnisafe
 from awavo.types import FieldsView
@@ -46,6 +46,7 @@ def find_source(task: str) -> EnvSource:
             "environments: name that."
         )
     if not registered:
+        refuse_lost_program(task, "task")
         where = getattr(module, "__file__", None) or module.__name__
         known = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, gym.Env)]
         raise UnknownNameError(
