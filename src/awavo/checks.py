@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 from awavo.errors import InputError, plural
 
 __all__ = [
-    "LARGEST", "LARGEST_SEED", "all_finite", "all_usable", "check_choice", "check_limits", "check_physics",
-    "check_range", "check_seconds", "check_size",
+    "LARGEST", "LARGEST_SEED", "MOST_EPISODES", "all_finite", "all_usable", "check_choice", "check_limits",
+    "check_physics", "check_range", "check_seconds", "check_size", "check_whole",
 ]  # fmt: skip
 
 LARGEST_SEED = 2**31 - 1
+MOST_EPISODES = 1_000_000
 LARGEST = 1e30
 """Beyond this a number from an environment is taken for a fault: its square overflows what networks compute in."""
 PHYSICS = (1e-9, 1e6)
@@ -56,6 +57,13 @@ def check_range(name: str, value: float, low: float, high: float) -> float:
         ends = [f"{end:g}" if isinstance(end, float) else str(end) for end in (low, high)]
         raise InputError(f"{name} {shown} is out of range: expected a value between {ends[0]} and {ends[1]}.")
     return value
+
+
+def check_whole(name: str, value: object, low: int, high: int) -> int:
+    """Return a whole number, NumPy's too, from `low` to `high`, both included."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name} is {value!r}, expected a whole number.")
+    return int(check_range(name, int(value), low, high))
 
 
 def check_limits(limits: Sequence[float], names: Sequence[str]) -> tuple[float, ...]:

@@ -117,3 +117,36 @@ def test_actions_are_those_that_the_environment_takes(run, smallest, space):
         assert (many.tolist(), action["start"]) == ([-1, 0, 1], -1)
     else:
         assert action["shape"] == list(space.shape)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, "seed -1 is out of range"),
+        ({"seed": 2**32 + 5}, "seed 4294967301 is out of range"),  # jax would take it for 5
+        ({"seed": 1.5}, r"seed is 1\.5, expected a whole number"),
+        ({"episodes": "ten"}, "episodes is 'ten', expected a whole number"),
+        ({"episodes": 2.5}, r"episodes is 2\.5, expected a whole number"),
+        ({"episodes": 0}, "episodes 0 is out of range"),
+    ],
+)
+def test_episodes_and_their_seed_are_whole_numbers(run, options, message):
+    with pytest.raises(InputError, match=message):
+        awavo.evaluate(run, **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run, out: awavo.train("cartpole", out), r"'cartpole' is no TrainConfig: give awavo\.configure\("),
+        (lambda run, out: awavo.train(Rich, out), r"is no TrainConfig: give awavo\.configure\("),
+        (lambda run, out: awavo.train(run.config, None), "no folder to write the run to: pass one, or use train_iter"),
+        (lambda run, out: awavo.evaluate(str(run.path)), r"is no Run: give awavo\.load\(folder\)"),
+        (lambda run, out: awavo.certify(run.path), r"is no Run: give awavo\.load\(folder\)"),
+        (lambda run, out: run.act(np.zeros(4), greedy=False, key=3), "key=3 is no random key: pass key=jax"),
+    ],
+)
+def test_what_was_given_in_the_place_of_something_else_is_named(run, tmp_path, call, message):
+    with pytest.raises(InputError, match=message):
+        call(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

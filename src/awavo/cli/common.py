@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import UseAppendAction, arg
 
-from awavo.checks import check_size
+from awavo.checks import MOST_EPISODES, check_size
 from awavo.config import parse_value
 from awavo.errors import AwavoError, ConfigError, printable
 
@@ -26,7 +26,6 @@ __all__ = [
     "print_notes", "print_table", "read_limits", "read_pairs",
 ]  # fmt: skip
 
-MOST_EPISODES = 1_000_000
 """Episodes of a seed that one command plays at most."""
 
 WIDEST = 10_000  # columns of a table that is printed

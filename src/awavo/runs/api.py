@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from awavo.checks import LARGEST, all_usable, check_seconds
+from awavo.checks import LARGEST, LARGEST_SEED, MOST_EPISODES, all_usable, check_seconds, check_whole
 from awavo.config import TrainConfig, without_retired
 from awavo.errors import CheckpointError, InputError, RunFolderError, UnknownNameError
 from awavo.files import require_writable
@@ -68,6 +68,7 @@ def train_iter(
         operator: Your own operator of optimality, from `operator_from_maps`.
         checkpoint_seconds: Least time between checkpoints, in seconds; 0 writes one after every chunk.
     """
+    _require(config, TrainConfig, "awavo.configure(task, algo, ...)")
     checkpoint_seconds = check_seconds("checkpoint_seconds", checkpoint_seconds)
     with stop_flag():
         enable_cache()
@@ -99,6 +100,8 @@ def train(
     Returns:
         The trained run.
     """
+    if out is None:
+        raise InputError("train() was given no folder to write the run to: pass one, or use train_iter without.")
     updates = train_iter(config, out, **options)
     if on_progress is None:
         last = follow(updates, expected=lambda first: guess_time(config, jax.default_backend(), first.small))
@@ -175,6 +178,12 @@ def _left_to_import(config: TrainConfig, env: Any, cost_fn: Any, operator: Any) 
     return {name: value for name, value in named_code(config).items() if own[name] is None}
 
 
+def _require(given: object, kind: type[Any], remedy: str) -> None:
+    """Refuse what is not the one thing that a function works on."""
+    if not isinstance(given, kind):
+        raise InputError(f"{short(given)} is no {kind.__name__}: give {remedy}.")
+
+
 class Run:
     """A run on disk, with its trained policies."""
 
@@ -238,6 +247,8 @@ class Run:
         obs = self._flat(obs)
         if not greedy and key is None:
             raise InputError("a stochastic action needs a random key: pass key=jax.random.key(0).")
+        if key is not None and not isinstance(key, jax.Array | np.ndarray):
+            raise InputError(f"key={short(key)} is no random key: pass key=jax.random.key(0).")
         batch = np.atleast_2d(obs)
         key = jax.random.key(0) if key is None else key
         state = self.states[seed - self.seeds[0]]
@@ -327,8 +338,10 @@ def evaluate(
     Returns:
         The content of evaluation.json: an entry for the greedy and one for the stochastic policy (docs/metrics.md).
     """
+    _require(run, Run, "awavo.load(folder), or what awavo.train returns")
     rule.require_seeds(len(run.seeds))
     episodes = default_episodes(run.config.task) if episodes is None else episodes
+    episodes, seed = check_whole("episodes", episodes, 1, MOST_EPISODES), check_whole("seed", seed, 0, LARGEST_SEED)
     with doing("evaluating", 2 * episodes * len(run.seeds), "episodes") as work:
         evaluator = Evaluator(run.problem, run.seeds, episodes, planner=planner, on_played=work.advance)
         if planner:
@@ -366,6 +379,7 @@ def certify(
     Returns:
         The content of certificates.json.
     """
+    _require(run, Run, "awavo.load(folder), or what awavo.train returns")
     return certify_run(
         run, on_progress, episodes=episodes, delta=delta, anytime=anytime, max_violation=max_violation, seed=seed
     )
