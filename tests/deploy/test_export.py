@@ -41,7 +41,7 @@ def run(small_run, tmp_path_factory):
 
 
 def test_files_decide_as_the_run_does(run, tmp_path):
-    manifest = json.loads(export_run(run, tmp_path / "out").read_text())
+    manifest = json.loads(export_run(run, str(tmp_path / "out")).read_text())
     assert manifest["observation"]["dim"] == 4
     assert manifest["cost_limits"] == [150.0, 150.0]
     assert manifest["files"]["actor.onnx"]["largest_difference"] == 0

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 import awavo
 from awavo.deploy.export import spec_contract
-from awavo.errors import InputError
+from awavo.errors import AwavoError, InputError
 from awavo.runs.problem import build_problem
 
 pytestmark = pytest.mark.bad_input
@@ -150,3 +150,14 @@ def test_what_was_given_in_the_place_of_something_else_is_named(run, tmp_path, c
     with pytest.raises(InputError, match=message):
         call(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_folders_and_files_of_explanations_may_be_text(tmp_path):
+    pytest.importorskip("mcap")
+    from awavo.runs.explain_flight import explain_record
+    from awavo.runs.explain_ulog import explain_ulog
+
+    for name, explain in (("a.mcap", explain_record), ("a.ulg", explain_ulog)):
+        for out in (None, str(tmp_path / "out")):
+            with pytest.raises(AwavoError, match=name):
+                explain(str(tmp_path / name), out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +60,7 @@ def write_tables(out: Path, summary: FieldsView, head: Sequence[str], rows: Sequ
     return [str(out / "explanation.json"), str(out / "explanation.csv")]
 
 
-def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) -> Explanation:
+def explain_run_folder(run: Run, out: str | os.PathLike[str] | None = None, *, episodes: int = 8) -> Explanation:
     """Explain the policies of a run on CartPole or Acrobot: episodes with a push halfway, all seeds.
 
     Writes explanation.json, .csv and .html and explanations.parquet into `out` (default: into the run).
@@ -67,7 +68,7 @@ def explain_run_folder(run: Run, out: Path | None = None, *, episodes: int = 8) 
     if episodes < 1:
         raise InputError(f"--episodes {episodes} must be >= 1.")
     factors = task_factors(run.config.task, run.config.task_options)
-    folder = run.path if out is None else out
+    folder = run.path if out is None else Path(out)
     require_writable(folder)
     problem = run.problem
     assert problem.env is not None, "every task with factors is functional"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +43,7 @@ MOST_STEPS = 1_000_000
 
 def fly_and_explain(
     task: str,
-    out: Path | None = None,
+    out: str | os.PathLike[str] | None = None,
     *,
     seed: int = 0,
     steps: int = 600,
@@ -59,7 +60,7 @@ def fly_and_explain(
     check_range("--steps", steps, 1, MOST_STEPS)
     check_range("--seed", seed, 0, LARGEST_SEED)
     enable_cache()
-    out = new_folder(Path("runs") / f"explain-{task}-seed{seed}" if out is None else out)
+    out = new_folder(Path("runs") / f"explain-{task}-seed{seed}" if out is None else Path(out))
     with doing(f"flying {task} for {steps} decisions"):
         record_flight(out / "flight.mcap", task=task, seed=seed, steps=steps, about=stamp())
     return explain_record(out / "flight.mcap", out, factors=factors, every=every, threshold=threshold)
@@ -78,8 +79,8 @@ def _beside(path: Path) -> Path:
 
 
 def explain_record(
-    path: Path,
-    out: Path | None = None,
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
     factors: Sequence[str] = (),
     every: int | None = None,
@@ -98,7 +99,8 @@ def explain_record(
     """
     enable_cache()
     _check(factors, every, threshold)
-    out = _beside(path) if out is None else out
+    path = Path(path)
+    out = _beside(path) if out is None else Path(out)
     require_writable(out)
     with doing("1 of 4: reading and looking back on the flight"):
         log = read_log(path)

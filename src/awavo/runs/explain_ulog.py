@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,14 @@ __all__ = ["explain_ulog"]
 POINTS = 1200  # of a curve on the page at most
 
 
-def explain_ulog(path: Path, out: Path | None = None, *, mass: float | None = None) -> Explanation:
+def explain_ulog(
+    path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None, *, mass: float | None = None
+) -> Explanation:
     """Say which forces a PX4 log shows, in N where the mass (kg) is given; writes explanation.json, .csv and .html."""
     if mass is not None and not 0 < mass < 1000:
         raise InputError(f"--mass {mass:g} must be between 0 and 1000 kg.")
-    out = path.with_name(path.stem + "-explained") if out is None else out
+    path = Path(path)
+    out = path.with_name(path.stem + "-explained") if out is None else Path(out)
     require_writable(out)
     found = force_balance(path)
     segments = ulog_segments(found)

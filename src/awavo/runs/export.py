@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,9 @@ from awavo.types import Fields
 __all__ = ["export_run"]
 
 
-def export_run(run: Run, out: Path | None = None, *, seed: int | None = None, onnx: bool = True) -> Path:
+def export_run(
+    run: Run, out: str | os.PathLike[str] | None = None, *, seed: int | None = None, onnx: bool = True
+) -> Path:
     """Export the policy of one seed (default: the first) into a new folder; return the manifest's path.
 
     The probes on which the files are compared with the policy follow the run's own statistics.
@@ -33,7 +36,7 @@ def export_run(run: Run, out: Path | None = None, *, seed: int | None = None, on
     seed = run.seeds[0] if seed is None else seed
     if seed not in run.seeds:
         raise InputError(f"this run has no seed {seed}: it has {run.seeds[0]} to {run.seeds[-1]}.")
-    folder = run.path / "export" if out is None else out
+    folder = run.path / "export" if out is None else Path(out)
     require_writable(folder)
     state = run.states[seed - run.seeds[0]]
     spec = run.problem.spec
