@@ -14,6 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from awavo.errors import BrokenEnvironmentError, InputError, MissingExtraError, UnknownNameError
+from awavo.tasks.check_env import check_env
 from awavo.tasks.host import FlatEnv, GymnasiumBackend, host_env
 from awavo.tasks.host_core import CostSource
 from awavo.types import Box, Discrete
@@ -547,3 +548,32 @@ def test_gymnasiums_mujoco_environments_name_the_extra_they_need(monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio", None)
     with pytest.raises(MissingExtraError, match=r"'HalfCheetah-v5' needs imageio.*pip install 'awavo\[mujoco\]'"):
         host_env("HalfCheetah-v5", num_envs=1, cost_limits=(25,))
+
+
+class Priced(gym.Wrapper):
+    """A wrapper that brings the costs of an environment, with their names and limits."""
+
+    cost_names, cost_limits, horizon = ("size", "time"), (7, 8), 3
+
+    def __init__(self):
+        super().__init__(Stairs(ends=99))
+
+    def step(self, action):
+        *rest, _ = self.env.step(action)
+        return *rest, {"costs": np.array([0.5, 1.0], np.float32)}
+
+
+def test_attributes_of_a_wrapper_are_those_of_the_environment():
+    for make in (Priced, lambda: gym.wrappers.TransformReward(Priced(), lambda reward: reward)):
+        with host_env(make, num_envs=1) as env:
+            assert env.spec[-3:] == (3, ("size", "time"), (7.0, 8.0))
+            env.reset(0)
+            assert [bool(o.truncated[0]) for o in run(env, 4)] == [False, False, True, False]
+    assert not [found for found in check_env(Priced, steps=20) if "attributes" in found.problem]
+
+
+def test_a_time_limit_that_a_factory_wraps_around_is_one():
+    with host_env(lambda: gym.wrappers.TimeLimit(Stairs(ends=99), 4), num_envs=1, cost_limits=(9,)) as env:
+        assert env.spec.horizon == 4
+        env.reset(0)
+        assert [bool(o.truncated[0]) for o in run(env, 5)] == [False] * 3 + [True, False]

@@ -18,7 +18,7 @@ from awavo.errors import AwavoError, MissingExtraError, UnknownNameError, raised
 from awavo.registry import HOST_TASKS, TASKS, check_option, make_task
 from awavo.tasks.check_episodes import check_cost_series, check_ends, check_spread, check_start_infos, check_totals
 from awavo.tasks.check_rules import Finding, Report, Trace, observe, watch_step
-from awavo.tasks.contract import RESET, own_list, reset_problem, space_problem
+from awavo.tasks.contract import RESET, own_attribute, own_list, reset_problem, space_problem, wrapped_limit
 from awavo.tasks.cost_functions import CostFn, apply_cost_fn, find_info, takes_info
 from awavo.tasks.gymnasium_host import HostTaskEnv
 from awavo.tasks.host_core import find_costs, name_costs
@@ -195,9 +195,9 @@ def record(env: gym.Env, steps: int, seed: int, report: Report, *, need_costs: b
 def _time_limit(env: gym.Env) -> int | None:
     if isinstance(env.unwrapped, HostTaskEnv):  # made here, not by gymnasium.make, which would give it a spec
         return env.unwrapped.task_spec.horizon
-    own = getattr(env.unwrapped, "horizon", None)
+    own = own_attribute(env, "horizon")
     registered = env.spec.max_episode_steps if env.spec else None
-    return registered or (int(own) if isinstance(own, int | np.integer) and own > 0 else None)
+    return registered or wrapped_limit(env) or (int(own) if isinstance(own, int | np.integer) and own > 0 else None)
 
 
 def _check_trace(trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report) -> None:
@@ -243,7 +243,7 @@ def _check_attributes(
     env: gym.Env, trace: Trace, cost_fn: CostFn | None, limits: Sequence[float] | None, report: Report
 ) -> None:
     """The environment's own names and limits of its costs and its horizon, by the rules of training."""
-    own, horizon = None, getattr(env.unwrapped, "horizon", None)
+    own, horizon = None, own_attribute(env, "horizon")
     try:
         if cost_fn is None:
             source = find_costs(trace.infos[0], None, own_list(env, "cost_names", str))

@@ -16,12 +16,14 @@ from awavo.errors import BrokenEnvironmentError, InputError
 __all__ = [
     "check_offer",
     "flat_observation",
+    "own_attribute",
     "own_list",
     "plain_reward",
     "reset_problem",
     "short",
     "space_problem",
     "try_flatten",
+    "wrapped_limit",
 ]
 
 RESET = "define reset(self, *, seed=None, options=None) and call super().reset(seed=seed)."
@@ -87,9 +89,28 @@ def plain_reward(reward: object) -> float:
     return float(reward)  # pyright: ignore[reportArgumentType]
 
 
+def own_attribute(env: gym.Env, name: str) -> Any:
+    """An attribute that the outermost wrapper has that declares it, else the environment itself; None without one."""
+    while isinstance(env, gym.Wrapper):
+        found = vars(env).get(name, getattr(type(env), name, None))
+        if found is not None:
+            return found
+        env = env.env
+    return getattr(env, name, None)
+
+
+def wrapped_limit(env: gym.Env) -> int | None:
+    """Steps of the shortest `TimeLimit` that a factory wrapped around its environment."""
+    limits = []
+    while isinstance(env, gym.Wrapper):
+        limits += [env._max_episode_steps] if isinstance(env, gym.wrappers.TimeLimit) else []
+        env = env.env
+    return min(limits, default=None)
+
+
 def own_list(env: gym.Env, name: str, kind: Callable[[Any], Any]) -> list[Any] | None:
     """An attribute of the environment as a list; one entry may stand alone."""
-    value = getattr(env.unwrapped, name, None)
+    value = own_attribute(env, name)
     if value is None:
         return None
     try:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int, UInt8
 
 from awavo.errors import BrokenEnvironmentError, InputError
 from awavo.registry import check_option
-from awavo.tasks.contract import check_offer, flat_observation, own_list, plain_reward
+from awavo.tasks.contract import check_offer, flat_observation, own_attribute, own_list, plain_reward, wrapped_limit
 from awavo.tasks.cost_functions import CostFn, InfoSource, apply_cost_fn, find_info, takes_info
 from awavo.tasks.host_core import CostSource, HostEnv, HostStep, find_costs, name_costs
 from awavo.tasks.making import EnvSource, make_gymnasium
@@ -246,7 +246,7 @@ def _probe(
 
 
 def _time_limit(env: gym.Env) -> int | None:
-    return env.spec.max_episode_steps if env.spec else None
+    return (env.spec.max_episode_steps if env.spec else None) or wrapped_limit(env)
 
 
 def _find_horizon(env: gym.Env, name: str, horizon: int | None) -> int:
@@ -257,7 +257,7 @@ def _find_horizon(env: gym.Env, name: str, horizon: int | None) -> int:
             f"horizon={horizon}, but {name} ends itself after {own} steps: pass its own option in env_options."
         )
     found = horizon or registered
-    own_horizon = getattr(env.unwrapped, "horizon", None)
+    own_horizon = own_attribute(env, "horizon")
     if found is None and own_horizon is not None:
         return check_option("horizon", own_horizon, 1)
     if found is None:
