@@ -19,6 +19,7 @@ __all__ = [
 
 LARGEST_SEED = 2**31 - 1
 MOST_EPISODES = 1_000_000
+"""Episodes of a seed that one evaluation plays at most."""
 LARGEST = 1e30
 """Beyond this a number from an environment is taken for a fault: its square overflows what networks compute in."""
 PHYSICS = (1e-9, 1e6)

@@ -26,8 +26,6 @@ __all__ = [
     "print_notes", "print_table", "read_limits", "read_pairs",
 ]  # fmt: skip
 
-"""Episodes of a seed that one command plays at most."""
-
 WIDEST = 10_000  # columns of a table that is printed
 
 Json = Annotated[bool, arg(help="print one JSON line instead of text")]
