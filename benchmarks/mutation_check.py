@@ -244,6 +244,36 @@ MUTANTS = {
         "relative_excess(totals, limits), config)",
         "tests/algorithms/test_soft_actor_critic.py",
     ),
+    "multipliers that do not wait for their warm-up": Mutant(
+        "algorithms/sac_lagrangian.py",
+        "(ended > 0) & (steps >= config.multiplier_warmup)",
+        "ended > 0",
+        "tests/algorithms/test_soft_actor_critic.py",
+    ),
+    "averages counted anew in each rollout": Mutant(
+        "algorithms/soft_actor_critic.py",
+        "numbers = (memory.added // rows - 1) * num_updates + jnp.arange(num_updates)",
+        "numbers = jnp.arange(num_updates)",
+        "tests/algorithms/test_soft_actor_critic.py",
+    ),
+    "actions counted from 0 handed to whoever counts otherwise": Mutant(
+        "tasks/spaces.py",
+        "return actions + space.dtype.type(space.start)",
+        "return actions",
+        "tests/runs/test_api.py",
+    ),
+    "a training loop that is left saves nothing": Mutant(
+        "runs/train.py",
+        "            training.leave()\n            raise\n",
+        "            raise\n",
+        "tests/training/test_interruption.py",
+    ),
+    "an interrupted training passes for a whole one": Mutant(
+        "runs/api.py",
+        'if last is not None and last.phase == "interrupted":',
+        'if last is not None and last.phase == "never":',
+        "tests/training/test_interruption.py",
+    ),
     "CAL's lower bound": Mutant(
         "algorithms/cal.py",
         "return members.mean(0) + conservatism * std",
