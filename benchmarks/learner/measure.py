@@ -8,7 +8,8 @@ pool of threads. `--num-envs 2048` is the regime of thousands of environments; n
 Baselines (every name of `awavo list`) have their `--preset` and `--option NAME=VALUE`. `--also-on walker` evaluates the
 policies of a task in JAX on a host task too: those of walker-mjx on C MuJoCo, whose contacts are solved to the end.
 `--scale` multiplies rewards, costs and limits; `--task-option gait_hz=1.5` sets an option of the task. `--until` stops
-after so many seconds and evaluates what there is.
+after so many seconds and evaluates what there is. A row's `course` is what each seed's learner thought of its costs on
+the way, and how much weight it gave them.
 """
 
 from __future__ import annotations
@@ -81,6 +82,30 @@ def sized(args: argparse.Namespace, spec: EnvSpec, physics: Physics | None = Non
 
 Found = tuple[int, Array2, Array3, dict[str, tuple[Array2, Array3]]]  # steps, returns, costs, those on other tasks
 
+COURSE = 60  # how often at most the learner's own view of its costs is written down, evenly over the steps
+
+
+class Course:
+    """What a learner thinks of its costs on the way: costs that swing around a limit are not seen at its marks."""
+
+    def __init__(self, steps: int):
+        self.every, self.noted, self.rows = steps / COURSE, 0, []
+
+    def note(self, steps: int, info: Any) -> None:
+        """Keep estimate and weights of every seed, `[seeds, costs]`, where it is time to."""
+        if steps < self.noted + self.every:
+            return
+        self.noted = steps
+        told = {name: getattr(info, f"cost_{name}", None) for name in ("estimate", "weight")}
+        self.rows.append(
+            {"steps": steps} | {k: np.asarray(v, float).round(3).tolist() for k, v in told.items() if v is not None}
+        )
+
+    def take(self) -> list[dict[str, Any]]:
+        """What was kept since it was last asked for."""
+        taken, self.rows = self.rows, []
+        return taken
+
 
 def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Iterator[Found]:
     """Train tasks in JAX; at each mark the steps, the returns and the costs of every seed's episodes."""
@@ -97,7 +122,9 @@ def on_device(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> I
             return
         while done < -(-mark // rows) and args.left() > 10:
             piece, begun = min(-(-mark // rows) - done, pace), time.perf_counter()
-            state, done = jax.block_until_ready(run(state, jnp.int32(piece))[0]), done + piece
+            state, output = jax.block_until_ready(run(state, jnp.int32(piece)))
+            done = done + piece
+            args.course.note(done * rows, jax.tree.map(lambda x, last=piece - 1: x[:, last], output.info))
             # The clock is looked at about every second, however fast a task is: pieces change no result.
             fitting = int(piece / max(time.perf_counter() - begun, 1e-3))
             pace = max(1, min(fitting, 2 * pace, MAX_CHUNK))
@@ -151,8 +178,9 @@ def on_host(args: argparse.Namespace, seeds: jax.Array, marks: list[int]) -> Ite
                     rows[-1] = rows[-1]._replace(truncated=rows[-1].truncated | cut)
                     memory = forget(cut, memory) if cut.any() else memory
                 rollout = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *rows)
-                state, _ = learn(drawn[:, 1], state, rollout)
+                state, info = learn(drawn[:, 1], state, rollout)
                 done += 1
+                args.course.note(done * envs * length, info)
             yield done * envs * length, *host_episodes(args, args.task, spec, num, partial(act, state)), {}
 
 
@@ -260,7 +288,7 @@ def read(words: list[str]) -> argparse.Namespace:
 
 def rows_of(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Train and yield what every seed earned and cost at each mark."""
-    begun = time.perf_counter()
+    begun, args.course = time.perf_counter(), Course(args.steps)
     args.left = lambda: args.until - (time.perf_counter() - begun)
     evenly = [args.steps * (i + 1) // args.checks for i in range(args.checks)]
     marks = args.marks or [mark for mark in evenly if mark >= args.from_step]
@@ -269,7 +297,7 @@ def rows_of(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         row = {"steps": steps, "seconds": round(time.perf_counter() - begun, 1), **means(returns, costs)}
         row |= {f"on_{task}": means(*found) for task, found in others.items()}
         print(json.dumps(row), flush=True)
-        yield row
+        yield row | {"course": args.course.take()}
 
 
 def seeds_of(args: argparse.Namespace) -> list[int]:
