@@ -1,4 +1,4 @@
-# make demo: set up and run the tour. make test: set up and run the tests, but for the longest, one in thirteen, which take
+# make demo: set up and run the tour. make test: set up and run the tests, but for the longest, one in twelve, which take
 # nearly as long as all others: make test-long. make test-fast: those of the inner loop.
 # The demo installs the plain package; everything else installs what the tests, the checks and the pages need beside it.
 PYTHON ?= python3
