@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -163,6 +164,21 @@ def test_what_the_readme_says_of_the_axis_of_seconds():
     assert {name for (task, name), row in found.items() if (task, row[2]) == ("Pendulum", "10 of 10")} == {
         "ORPO-DR", "AWaVO"
     }  # fmt: skip
+
+
+SAID = {
+    "Hopper": "hopper-velocity", "Walker2d": "walker2d-velocity", "Ant": "ant-velocity", "Swimmer": "swimmer-velocity",
+    "Point Goal 1": "point-goal1", "Car Goal 1": "car-goal1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", SAID)
+def test_what_the_readme_says_first_of_the_fields_tasks_is_todays_row(title):
+    row = json.loads((ROOT / f"benchmarks/safety/results/{SAID[title]}.json").read_text())["rows"][-1]
+    mean, count = fmean(row["returns"]), sum(cost <= 25 for (cost,) in row["costs"])
+    said = f"{mean:,.0f}" if mean > 1000 else f"{mean:.1f}"
+    words = {7: "seven", 8: "eight", 9: "nine", 10: "ten"}
+    assert f"{title} at {said} with {words[count]}" in README
 
 
 def test_the_readme_counts_the_claims_as_the_page_does():

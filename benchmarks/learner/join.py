@@ -3,6 +3,7 @@
     python benchmarks/learner/join.py A.json B.json --out benchmarks/safety/results/car-goal1.json
 
 A row's steps are the fewest of the programs (they stop by time), its seconds the most; `steps_of_programs` has each.
+The courses of the estimates are left out: each program wrote down its own.
 """
 
 from __future__ import annotations
