@@ -173,7 +173,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("title", SAID)
-def test_what_the_readme_says_first_of_the_fields_tasks_is_todays_row(title):
+def test_what_the_readme_says_first_of_the_fields_tasks_is_the_last_row_of_its_file(title):
     row = json.loads((ROOT / f"benchmarks/safety/results/{SAID[title]}.json").read_text())["rows"][-1]
     mean, count = fmean(row["returns"]), sum(cost <= 25 for (cost,) in row["costs"])
     said = f"{mean:,.0f}" if mean > 1000 else f"{mean:.1f}"
