@@ -2,15 +2,19 @@
 
     python benchmarks/learner/speed.py --algo awavo --task halfcheetah-velocity [--out FILE]
 
-CPU time, not the clock: it says the same on a machine that is shared. The compile cache is not used.
+CPU time, not the clock: it says the same on a machine that is shared. The compile cache is not used. Where two
+"cores" are the two threads of one, a second of both together does the work of little more than a second of one, and
+steps per CPU-second halve although nothing is slower: `taskset -c 1 python benchmarks/learner/speed.py` keeps to one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -49,14 +53,15 @@ def main() -> None:
     )
     runner.run(1)
     first = cpu_seconds() - begun
-    begun = cpu_seconds()
+    begun, clock = cpu_seconds(), time.perf_counter()
     runner.run(args.iterations)
-    spent = cpu_seconds() - begun
+    spent, clock = cpu_seconds() - begun, time.perf_counter() - clock
     runner.close()
     steps = args.iterations * config.num_envs * config.rollout_length
     row = {
         "algo": args.algo, "task": args.task, "first_update_cpu_s": round(first, 1), "steps": steps,
         "steps_per_cpu_s": round(steps / spent, 1), "gradient_steps": args.iterations * config.num_updates,
+        "cores": len(os.sched_getaffinity(0)), "steps_per_s": round(steps / clock, 1),
         "command": "python " + " ".join(sys.argv), "commit": source_commit(), "device": device_info(),
     }  # fmt: skip
     print(json.dumps(row))

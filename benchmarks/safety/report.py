@@ -2,7 +2,8 @@
 
     python benchmarks/safety/report.py
 
-`results/TASK.json` is ORPO-DR's, `results/TASK-METHOD.json` a baseline's, each made by the command that it names.
+`results/TASK.json` is ORPO-DR's, `results/TASK-early.json` the same learner's on other seeds with fewer steps,
+`results/TASK-METHOD.json` a baseline's, each made by the command that it names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "safety_results.md"
 EARLY = 300_000
 HEAD = ("task (limit)", "method", "seeds", "steps a seed", "return", "cost", "within", "commit")
-METHODS = ("", "-sac-lagrangian", "-ppo-lagrangian")
+METHODS = ("-early", "", "-sac-lagrangian", "-ppo-lagrangian")
 # Files beside those of the tasks at their own limit: title and limit.
 OTHERS = {
     **{
