@@ -14,7 +14,7 @@ from awavo.runs.train import state_template
 from awavo.tasks.host import host_env
 from awavo.training.evaluation import evaluate_env, evaluate_host
 from awavo.training.loop import chunk_fn
-from awavo.types import Algorithm
+from awavo.types import Algorithm, Discrete, EnvSpec, Timestep
 
 
 def push(obs):
@@ -126,3 +126,33 @@ def test_no_decision_is_made_once_every_episode_has_ended():
     totals = jax.jit(evaluate_env(env, SCRIPT._replace(act=act), 4, True))(jax.random.key(0), ())
     jax.effects_barrier()
     assert len(calls) == int(np.max(totals.length)) < 200
+
+
+class Timed:
+    """Two environments: an episode of the first lasts 3 steps, of the second 1, and costs what it lasts."""
+
+    num_envs, spec = 2, EnvSpec("timed", 1, Discrete(2), 3, ("time",), (1.0,))
+
+    def reset(self, seed):
+        self._left = np.array([3, 1])
+        return np.zeros((2, 1))
+
+    def restart(self, seeds):
+        return np.zeros((2, 1))
+
+    def close(self):
+        pass
+
+    def step(self, action):
+        self._left -= 1
+        done = self._left == 0
+        self._left[done] = np.array([3, 1])[done]
+        obs = np.zeros((2, 1))
+        return Timestep(obs, np.zeros(2), np.ones((2, 1)), done, done & False, obs)
+
+
+def test_the_order_of_episodes_does_not_depend_on_how_long_they_last():
+    """Whoever reads the first of them, as certificates do, must not read the shortest."""
+    found = evaluate_host(Timed(), lambda key, obs, memory: (np.zeros(2), memory), (), 6, seed=0)
+    assert found.lengths.tolist() == [3, 1, 3, 1, 3, 1]
+    assert found.costs[:, 0].tolist() == [3, 1, 3, 1, 3, 1]

@@ -112,29 +112,30 @@ class _Tally:
         # As many from each environment: the first to finish would favour short episodes.
         self._quota = -(-num_episodes // host.num_envs)
         self._totals = np.zeros((host.num_envs, 2 + host.spec.num_costs))  # return, length, costs
-        self._played = np.zeros(host.num_envs, int)
-        self._rows: list[np.ndarray] = []
+        self._rows: list[list[np.ndarray]] = [[] for _ in range(host.num_envs)]
         self.obs = np.asarray(host.reset(seed))
 
     @property
     def played(self) -> int:
-        return len(self._rows)
+        return sum(map(len, self._rows))
 
     @property
     def complete(self) -> bool:
-        return self._played.min() >= self._quota
+        return min(map(len, self._rows)) >= self._quota
 
     def step(self, action: np.ndarray) -> np.ndarray:
         """Step, count, and say where an episode ended."""
         out = self._host.step(action)
         self._totals += np.concatenate([out.reward[:, None], np.ones((self._host.num_envs, 1)), out.costs], 1)
         done = np.asarray(out.terminated | out.truncated)
-        self._rows += [self._totals[e].copy() for e in np.flatnonzero(done) if self._played[e] < self._quota]
-        self._played += done
+        for e in np.flatnonzero(done):
+            if len(self._rows[e]) < self._quota:
+                self._rows[e].append(self._totals[e].copy())
         self._totals[done] = 0
         self.obs = np.asarray(out.obs)
         return done
 
     def episodes(self) -> Episodes:
-        table = np.stack(self._rows)
+        # The first of every environment, then the second: whoever reads only some must not read the shortest.
+        table = np.stack([row for episode in zip(*self._rows, strict=True) for row in episode])
         return Episodes(table[:, 0], table[:, 2:], table[:, 1])
