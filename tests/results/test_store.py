@@ -11,7 +11,17 @@ import polars as pl
 import pytest
 
 from awavo.errors import RunFolderError
-from awavo.results.store import load_run, read_json, to_plain, write_bytes, write_json, write_sealed, write_table
+from awavo.results.certificate_record import read_record
+from awavo.results.store import (
+    load_run,
+    read_json,
+    read_table,
+    to_plain,
+    write_bytes,
+    write_json,
+    write_sealed,
+    write_table,
+)
 
 
 def test_load_run_reads_everything(run_folder):
@@ -181,3 +191,26 @@ def test_what_may_not_be_read_is_not_called_damaged(run_folder, monkeypatch, nam
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
     with pytest.raises(RunFolderError, match=rf"{name}' cannot be read \(Permission denied\): change its permissions"):
         load_run(run_folder)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["metrics.parquet", "episodes.parquet"])
+def test_a_table_of_another_run_is_refused(run_folder, name):
+    """Its checksum fits, and its curves and costs are of somebody else's policy."""
+    table, _ = read_table(run_folder / name)
+    seal = read_json(run_folder / "config.json")["seal"]
+    write_table(run_folder / name, table, run=seal)
+    assert load_run(run_folder).env_steps > 0
+    write_table(run_folder / name, table, run=seal[::-1])
+    with pytest.raises(RunFolderError, match=f"{name}' is of another run"):
+        load_run(run_folder)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("name", "remedy"), [("evaluation", "Evaluate again"), ("certificates", "awavo certify")])
+def test_of_a_torn_result_it_is_not_said_to_train_anew(run_folder, name, remedy):
+    path = run_folder / f"{name}.json"
+    path.write_text('{"greedy": {')
+    with pytest.raises(RunFolderError, match=remedy) as refused:
+        load_run(run_folder) if name == "evaluation" else read_record(run_folder)
+    assert "new run" not in str(refused.value)

@@ -80,7 +80,7 @@ def read_record(folder: Path) -> Fields:
     path = folder / "certificates.json"
     if not path.is_file():
         raise RunFolderError(f"'{folder}' has no certificates.json: run `awavo certify {folder}` first.")
-    content = read_json(path)
+    content = read_json(path, f"Run `awavo certify {folder}` again.")
     wrong = what_is_wrong(content)
     if wrong:
         raise RunFolderError(f"'{path}' is damaged: {wrong}. Run `awavo certify {folder}` again.")

@@ -61,17 +61,17 @@ class Recorder:
         """The columns of the finished episodes, by steps and then seeds."""
         return _merged(self._episodes)
 
-    def write(self, folder: Path) -> None:
-        """Write both tables whole; a crash leaves the ones before."""
+    def write(self, folder: Path, run: str = "") -> None:
+        """Write both tables whole; a crash leaves the ones before. They name the run by its seal."""
         import polars as pl
 
         from awavo.results.store import write_table
 
-        write_table(folder / "metrics.parquet", pl.DataFrame(self.metrics).fill_nan(None))
-        write_table(folder / "episodes.parquet", pl.DataFrame(self.episodes))
+        write_table(folder / "metrics.parquet", pl.DataFrame(self.metrics).fill_nan(None), run=run)
+        write_table(folder / "episodes.parquet", pl.DataFrame(self.episodes), run=run)
 
-    def load(self, folder: Path, env_steps: int, *, summed: bool = False) -> None:
-        """Take up the tables of an interrupted run, up to its checkpoint's step; `summed` as in `read_table`."""
+    def load(self, folder: Path, env_steps: int, run: str = "") -> None:
+        """Take up the tables of an interrupted run, up to its checkpoint's step; `run` is its seal, if it has one."""
         import polars as pl
 
         from awavo.results.store import read_table
@@ -79,7 +79,7 @@ class Recorder:
         for name, blocks in (("metrics", self._metrics), ("episodes", self._episodes)):
             path = folder / f"{name}.parquet"
             try:
-                table = read_table(path, summed=summed)[0].filter(pl.col("env_steps") <= env_steps)
+                table = read_table(path, summed=bool(run), run=run)[0].filter(pl.col("env_steps") <= env_steps)
                 blocks[:] = [{column: table[column].to_numpy() for column in table.columns}]
             except pl.exceptions.PolarsError as error:
                 raise RunFolderError(

@@ -37,6 +37,7 @@ FORMAT = 1
 
 _EPISODE_COLUMNS = ("seed", "env_steps", "return", "length")
 _SUM_KEY, _NO_SUM = b"awavo-sha256", b"0" * 64
+_RUN_KEY = "awavo-run"
 _MAX_HEADER = 1 << 26
 # A file of a run folder may come from anywhere: one that is larger than any run writes is not read into memory.
 MOST_JSON_BYTES, MOST_TABLE_BYTES = 1 << 28, 1 << 30
@@ -108,10 +109,10 @@ def load_run(path: str | os.PathLike[str]) -> RunData:
     folder = Path(path)
     meta, notes = read_config(folder)
     columns = (*_EPISODE_COLUMNS, *(f"cost_{name}" for name in meta["spec"]["cost_names"]))
-    summed = "seal" in meta
-    metrics, metrics_note = _checked_columns(folder / "metrics.parquet", ("seed", "env_steps"), summed=summed)
-    episodes, episodes_note = _checked_columns(folder / "episodes.parquet", columns, summed=summed)
-    evaluation = _read_evaluation(folder / "evaluation.json", meta.get("seal"))
+    seal = meta.get("seal")
+    metrics, metrics_note = _checked_columns(folder / "metrics.parquet", ("seed", "env_steps"), seal)
+    episodes, episodes_note = _checked_columns(folder / "episodes.parquet", columns, seal)
+    evaluation = _read_evaluation(folder / "evaluation.json", seal)
     return RunData(folder, meta, metrics, episodes, evaluation, (*notes, *metrics_note, *episodes_note))
 
 
@@ -141,7 +142,7 @@ def _read_evaluation(path: Path, run: str | None) -> Fields | None:
     sealed = run is not None
     if not path.exists():
         return None
-    content = read_json(path)
+    content = read_json(path, "Evaluate again.")
     entries = {mode: entry for mode, entry in content.items() if mode not in ("run", "seal")}
     if not all(isinstance(entry, dict) for entry in entries.values()):
         raise RunFolderError(f"'{path}' is damaged: expected one object per mode. Evaluate again.")
@@ -169,14 +170,14 @@ def _checkpoint_header(path: Path) -> Fields:
         return {}
 
 
-def read_json(path: Path) -> Fields:
-    """Read a JSON object; one that names a field twice is refused."""
+def read_json(path: Path, remedy: str = "Restore it or start a new run.") -> Fields:
+    """Read a JSON object; one that names a field twice is refused. `remedy` ends the error's text."""
     try:
         content = json.loads(_content(path, MOST_JSON_BYTES).decode(), object_pairs_hook=_unique)
     except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"'{path}' is damaged ({error}): expected JSON. Restore it or start a new run.") from error
+        raise RunFolderError(f"'{path}' is damaged ({error}): expected JSON. {remedy}") from error
     if not isinstance(content, dict):
-        raise RunFolderError(f"'{path}' is damaged: expected a JSON object. Restore it or start a new run.")
+        raise RunFolderError(f"'{path}' is damaged: expected a JSON object. {remedy}")
     return content
 
 
@@ -222,11 +223,17 @@ def write_json(path: str | os.PathLike[str], content: FieldsView) -> None:
     write_bytes(path, (text + "\n").encode())
 
 
-def write_table(path: str | os.PathLike[str], table: pl.DataFrame | FieldsView | Sequence[FieldsView]) -> None:
-    """Write a parquet file in one piece, from a frame, columns (arrays or lists) or rows, with a checksum in it."""
+def write_table(
+    path: str | os.PathLike[str], table: pl.DataFrame | FieldsView | Sequence[FieldsView], *, run: str | None = None
+) -> None:
+    """Write a parquet file in one piece, from a frame, columns (arrays or lists) or rows, with a checksum in it.
+
+    `run` is the seal of the run whose table it is: beside another run's configuration it is refused.
+    """
     frame = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table, infer_schema_length=None)
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, metadata={_SUM_KEY.decode(): _NO_SUM.decode()})
+    named = {_RUN_KEY: run} if run else {}
+    frame.write_parquet(buffer, metadata={**named, _SUM_KEY.decode(): _NO_SUM.decode()})
     content = buffer.getvalue()
     # The sum is of the file with zeros in its place: whatever bit of it flips, it is noticed.
     start = content.rindex(_NO_SUM, content.rindex(_SUM_KEY))
@@ -234,8 +241,11 @@ def write_table(path: str | os.PathLike[str], table: pl.DataFrame | FieldsView |
     write_bytes(path, content[:start] + checksum + content[start + len(checksum) :])
 
 
-def read_table(path: Path, *, summed: bool = False) -> tuple[pl.DataFrame, bool]:
-    """A parquet file, and whether it carries a checksum; with `summed` one without is refused, as a wrong one is."""
+def read_table(path: Path, *, summed: bool = False, run: str | None = None) -> tuple[pl.DataFrame, bool]:
+    """A parquet file, and whether it carries a checksum; with `summed` one without is refused, as a wrong one is.
+
+    One that names another run than `run` (a seal) is refused; those of older versions name none.
+    """
     damaged = f"'{path}' is damaged"
     remedy = "restore it, or train in another --out."
     try:
@@ -250,10 +260,14 @@ def read_table(path: Path, *, summed: bool = False) -> tuple[pl.DataFrame, bool]
     elif summed:
         raise RunFolderError(f"{damaged}: it has lost its checksum: {remedy}")
     try:
-        return pl.read_parquet(io.BytesIO(content)), found is not None
+        table = pl.read_parquet(io.BytesIO(content))
+        named = pl.read_parquet_metadata(io.BytesIO(content)).get(_RUN_KEY, run)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunFolderError(f"{damaged} ({first}): {remedy}") from error
+    if run and named != run:
+        raise RunFolderError(f"'{path}' is of another run: it names another config.json. R{remedy[1:]}")
+    return table, found is not None
 
 
 def to_plain(value: object) -> Any:
@@ -297,11 +311,11 @@ def _check_meta(folder: Path, meta: FieldsView) -> None:
         raise RunFolderError(f"'{folder}/config.json' is damaged: a part of it has another type. Restore it.")
 
 
-def _checked_columns(path: Path, columns: Sequence[str], *, summed: bool) -> tuple[pl.DataFrame, list[str]]:
+def _checked_columns(path: Path, columns: Sequence[str], seal: str | None) -> tuple[pl.DataFrame, list[str]]:
     """A table with its columns checked, and a note if it has no checksum; a table without rows needs no columns."""
     if not path.is_file():
         raise RunFolderError(f"'{path}' is missing: the run has no results yet. Run the same `awavo train` again.")
-    table, has_sum = read_table(path, summed=summed)
+    table, has_sum = read_table(path, summed=seal is not None, run=seal)
     note = [] if has_sum else [f"{path.name} {UNSUMMED}"]
     if table.is_empty():
         whole = ("seed", "env_steps", "length")

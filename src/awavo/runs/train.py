@@ -176,7 +176,7 @@ class Training:
         """Write tables and checkpoint."""
         if self.out is None:
             return
-        self.recorder.write(self.out)
+        self.recorder.write(self.out, self._seal)
         from awavo.training.checkpoint import write_checkpoint
 
         place: Fields = dict(fingerprint=self._fingerprint, iteration=self.iteration, env_steps=self.env_steps)
@@ -195,7 +195,7 @@ class Training:
         self.notes = resume_notes(checkpoint, refused)
         if checkpoint is None:
             return
-        self.recorder.load(out, checkpoint.env_steps, summed=bool(self._seal))
+        self.recorder.load(out, checkpoint.env_steps, self._seal)
         templates = [jax.eval_shape(lambda s=state: s) for state in self.runner.states]
         self.runner.states = [
             restore(seed_arrays(checkpoint, s), t, checkpoint.path) for s, t in zip(self.seeds, templates, strict=True)
