@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import ndtri
+from scipy.stats import kstest
 
 from awavo.errors import InputError
 from awavo.formal.calibration import central_interval, certify_calibration, conformal_margin, crps, pit
@@ -73,3 +74,21 @@ def test_scores():
 def test_bad_input():
     with pytest.raises(InputError, match="N >= 20"):
         certify_calibration(np.zeros((5, 4)), np.zeros(5), signal="reward")
+
+
+def test_the_transform_of_an_honest_critic_is_uniform_however_few_its_quantiles_are():
+    """Midpoints leave half a step below the first and above the last of them."""
+    rng = np.random.default_rng(0)
+    for num in (4, 16):
+        quantiles = np.broadcast_to((np.arange(num) + 0.5) / num, (20_000, num))
+        transform = pit(quantiles, rng.uniform(size=20_000), rng)
+        assert kstest(transform, "uniform").statistic < 0.015
+
+
+def test_a_correction_that_covers_is_refuted_no_more_often_than_stated():
+    """A margin from 50 episodes covers 90% on average over such margins, a single one may cover 85%."""
+    rng, refuted = np.random.default_rng(1), 0
+    for _ in range(600):
+        quantiles, returns = np.tile(ndtri(LEVELS), (100, 1)), rng.standard_normal(100)
+        refuted += certify_calibration(quantiles, returns, signal="reward", delta=0.02)[1].verdict == "refuted"
+    assert refuted <= 600 * 0.01 + 3 * np.sqrt(600 * 0.01)

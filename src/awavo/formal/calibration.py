@@ -32,10 +32,13 @@ def central_interval(quantiles: Floats, coverage: float) -> tuple[Floats, Floats
 
 
 def pit(quantiles: Floats, returns: Floats, rng: np.random.Generator) -> Floats:
-    """Probability integral transform of the returns, randomised between quantiles and over ties."""
-    below = (quantiles < returns[:, None]).sum(1)
-    equal = (quantiles == returns[:, None]).sum(1)
-    return (below + rng.uniform(size=len(returns)) * (equal + 1)) / (quantiles.shape[1] + 1)
+    """Probability integral transform of the returns, randomised between quantiles and over ties.
+
+    Quantile i stands at (i + 1/2) / M: beyond the first and the last there is half a step.
+    """
+    below, not_above = ((compare(quantiles, returns[:, None])).sum(1) for compare in (np.less, np.less_equal))
+    low, high = np.maximum(below - 0.5, 0), np.minimum(not_above + 0.5, quantiles.shape[1])
+    return (low + rng.uniform(size=len(returns)) * (high - low)) / quantiles.shape[1]
 
 
 def crps(quantiles: Floats, returns: Floats) -> float:
@@ -49,8 +52,25 @@ def crps(quantiles: Floats, returns: Floats) -> float:
 def conformal_margin(low: Floats, high: Floats, returns: Floats, coverage: float) -> float:
     """Widening of an interval so that a further exchangeable return lies inside with probability >= coverage."""
     scores = np.sort(np.maximum(low - returns, returns - high))
-    rank = int(np.ceil((len(scores) + 1) * coverage))
+    rank = _rank(len(scores), coverage)
     return float(scores[rank - 1]) if rank <= len(scores) else float("inf")
+
+
+def _rank(num: int, coverage: float) -> int:
+    """Which of `num` sorted scores is the margin."""
+    return int(np.ceil((num + 1) * coverage))
+
+
+def _chance(inside: int, num: int, of: int, coverage: float) -> float:
+    """How probably so few of `num` fresh returns lie inside by a margin from `of` others, if all are exchangeable.
+
+    What one margin covers is itself random, Beta(rank, of + 1 - rank): it may fall short of what margins cover on
+    average by far more than a binomial interval around it knows.
+    """
+    from scipy.stats import betabinom
+
+    rank = _rank(of, coverage)
+    return 1.0 if rank > of else float(betabinom.cdf(inside, num, rank, of + 1 - rank))
 
 
 def certify_calibration(
@@ -80,7 +100,8 @@ def certify_calibration(
     raw = _coverage(inside, delta)
     margin = conformal_margin(low[:half], high[:half], returns[:half], coverage)
     # Of a critic that says too much the margin is negative: what is checked is the narrower interval.
-    corrected = _coverage((np.maximum(low - returns, returns - high) <= margin)[half:], delta)
+    held = (np.maximum(low - returns, returns - high) <= margin)[half:]
+    corrected, chance = _coverage(held, delta), _chance(int(held.sum()), len(held), half, coverage)
     transform = pit(quantiles, returns, rng)
     uniform = kstest(transform, "uniform")
     climate = crps(np.broadcast_to(np.quantile(returns, _levels(quantiles.shape[1])), quantiles.shape), returns)
@@ -109,7 +130,7 @@ def certify_calibration(
         inputs=marks,
         details={"pit": np.histogram(transform, 10, (0, 1))[0]},
     )
-    broken = corrected[2] < coverage
+    broken = chance < delta / 2
     change = "widened" if margin >= 0 else "narrowed"
     second = Certificate(
         name=f"conformal.{signal}{label}",
@@ -122,10 +143,11 @@ def certify_calibration(
         assumptions=assumptions,
         evidence=(
             Evidence("margin", margin),
-            Evidence("held-out coverage", *corrected, required=f"not below {coverage:g}", ok=not broken),
+            Evidence("held-out coverage", *corrected),
+            Evidence("chance of so little, if exchangeable", chance, required=f">= {delta / 2:g}", ok=not broken),
             Evidence("mean width", float(np.maximum(high - low + 2 * margin, 0.0).mean())),
         ),
-        counterexample={"held-out coverage": corrected[0]} if broken else None,
+        counterexample={"held-out coverage": corrected[0], "chance": chance} if broken else None,
         inputs=marks,
     )
     return [first, second]
