@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import difflib
 import unicodedata
 from collections.abc import Iterable
@@ -15,10 +16,13 @@ __all__ = [
     "MissingExtraError",
     "RunFolderError",
     "UnknownNameError",
+    "bound_text",
+    "confidence_text",
     "did_you_mean",
     "plural",
     "printable",
     "raised",
+    "share_text",
     "suggest",
 ]
 
@@ -95,3 +99,21 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c in "\n\t" or unicodedata.category(c) not in HIDDEN else ascii(c)[1:-1] for c in text)
+
+
+def bound_text(value: float, up: bool, digits: int = 4) -> str:
+    """A bound as text, rounded to the side on which it still holds: an upper one up, a lower one down."""
+    rounding = decimal.ROUND_CEILING if up else decimal.ROUND_FLOOR
+    # The twelfth digit is arithmetic's, not the bound's.
+    exact = decimal.Context(12).create_decimal_from_float(value)
+    return f"{float(decimal.Context(digits, rounding).plus(exact)):.{digits}g}"
+
+
+def share_text(share: float, up: bool) -> str:
+    """A bound on a share in percent, rounded as `bound_text` rounds."""
+    return f"{bound_text(100 * share, up, 3)}%"
+
+
+def confidence_text(delta: float) -> str:
+    """1 - delta in percent, with as many digits as it takes: 99.9% is not 100%."""
+    return f"{100 * (1 - delta):.14g}%"

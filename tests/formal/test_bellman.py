@@ -81,3 +81,8 @@ def test_more_quantiles_bring_the_mean_closer():
     exact = policy_q(CMDP, POLICY)[0][0]
     errors = [np.abs(fixed_point(CMDP, POLICY, m).mean(-1) - exact).max() for m in (4, 64)]
     assert errors[1] < 0.5 * errors[0]
+
+
+def test_the_fixed_point_without_a_future_is_the_first_reward():
+    """At a discount of 0 an episode has one step, not none."""
+    assert certify_fixed_point(CMDP._replace(discount=0.0), POLICY, episodes=500).verdict == "supported"

@@ -1,5 +1,6 @@
 """Safety certificates: safe, unsafe and undecided policies get their verdicts, and claims hold at the stated rate."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_a_verdict_on_the_violation_says_so_and_counts_its_own_episodes():
     assert refuted.evidence[0].ok  # the mean is within its limit all the same
     near = certify_safety(costs, **base, max_violation=0.06)
     assert near.verdict == "undecided"
-    assert "[2.78%, 8.09%] of episodes" in near.reason
+    assert "[2.78%, 8.1%] of episodes" in near.reason
     more = near.details["costs"][0]["episodes_needed"]
     assert 1_000 < more < 20_000
     assert hopeless(near, 100)
@@ -137,3 +138,20 @@ def test_nothing_is_certified_by_a_range_that_an_episode_left():
     assert "an episode left it (a)" in found.reason
     assert found.assumptions[-1].verdict == "refuted"
     assert certify_one(np.full((300, 1), 90.0)).verdict == "refuted"
+
+
+def test_no_bound_is_said_to_be_tighter_than_it_is():
+    """Rounded to the nearest, a bound of 0.03% was "0.0%", and 99.9% confidence was "100%"."""
+    costs = np.where(np.arange(20_000) % 3 == 0, 29.99, 5.0)[:, None]
+    for delta, confidence in ((0.001, "99.9%"), (1e-12, "99.9999999999%"), (0.05, "95%")):
+        found = certify_safety(costs, names=("a",), limits=(30.0,), span=[(0.0, 200.0)], delta=delta)
+        assert f"at {confidence}: " in found.reason
+        mean, share = re.search(r"mean a <= (\S+) .* in 0.0% of episodes \[0%, (\S+)%\]", found.reason).groups()
+        row = found.details["costs"][0]
+        assert float(mean) >= row["mean_bounds"][1]
+        assert float(share) / 100 >= row["violation_bounds"][1] > 0
+    found = certify_safety(costs, names=("a",), limits=(3.0,), span=[(0.0, 200.0)])
+    mean, share = re.search(r"at least (\S+) on average .* in at least (\S+)% of", found.reason).groups()
+    row = found.details["costs"][0]
+    assert float(mean) <= row["mean_bounds"][0]
+    assert float(share) / 100 <= row["violation_bounds"][0] <= 1

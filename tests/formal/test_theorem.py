@@ -128,3 +128,9 @@ def test_a_policy_stuck_halfway_is_not_called_convergent():
     found = certify_learning_rate(steps, stuck, best, "the best return of the run", known=False)
     assert found.verdict == "undecided"
     assert "own best return" in found.reason
+
+
+def test_curves_of_which_too_little_is_known_have_no_exponent():
+    curves = np.full((2, 100), np.nan)
+    with pytest.raises(InputError, match="expected 3 or more steps"):
+        certify_learning_rate(np.linspace(1, 100, 100), curves, 1.0, "known")

@@ -9,9 +9,12 @@ import pytest
 
 import awavo
 from awavo.cli.main import main
-from awavo.runs.certify import _complete
+from awavo.formal.run_certificates import Subject, _premises
+from awavo.results.curves import learning_curve
+from awavo.runs.certify import _complete, _without_limit
 from awavo.runs.evaluate import Evaluator
 from awavo.runs.problem import build_problem
+from awavo.runs.progress import Doing
 from awavo.training.evaluation import Episodes
 
 
@@ -184,3 +187,48 @@ def test_the_slices_by_which_awavo_decides_are_certified(task, monkeypatch):
     assert found is not None
     assert "seed 3" in found.source
     assert all(c.verdict != "refuted" for c in certify_metric(found))
+
+
+def test_a_run_that_finished_no_episode_in_training_is_certified_all_the_same(certified, safety_only, monkeypatch):
+    """A seed without a finished episode has no learning curve; an hour of episodes was lost for it."""
+    curve = learning_curve(awavo.load(certified[0]).data, "return", points=100)
+    empty = curve._replace(per_seed=np.full_like(curve.per_seed, np.nan))
+    monkeypatch.setattr("awavo.runs.certify.learning_curve", lambda *_, **__: empty)
+    result = awavo.certify(awavo.load(certified[0]), episodes=60)
+    assert not any(c["name"] == "rate.learning_curve" for c in result["certificates"])
+    assert any("learning curve" in text for text in result["skipped"])
+
+
+def test_a_run_without_a_discount_is_certified(certified, safety_only):
+    """The baselines may count everything alike: gamma = 1."""
+    run = awavo.load(certified[0])
+    run.problem = run.problem._replace(settings=SimpleNamespace(discount=1.0))
+    assert _without_limit(run) is None
+
+
+def test_progress_counts_no_more_episodes_than_there_are(certified, safety_only, monkeypatch):
+    counted = []
+    monkeypatch.setattr(Doing, "advance", lambda self, count=1: counted.append(count))
+    awavo.certify(awavo.load(certified[0]), episodes=300)
+    assert sum(counted) == 600
+
+
+@pytest.mark.parametrize(("flag", "anytime"), [("--anytime", True), ("--no-anytime", False)])
+def test_the_flag_of_the_documentation_is_understood(certified, safety_only, tmp_path, capsys, flag, anytime):
+    copied = tmp_path / "cartpole"
+    shutil.copytree(certified[0], copied)
+    assert main(["certify", str(copied), flag, "--episodes", "60", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["anytime"] is anytime
+    assert main(["certify", str(copied), "--anytime", "--no-anytime"]) == 2
+    assert "one of the two" in capsys.readouterr().err
+
+
+def test_a_counterexample_to_the_schedule_is_one():
+    """Enough steps of the critics, and an actor that steps too far: that, and not the critics, is shown."""
+    settings = SimpleNamespace(hidden=(4,), discount=0.0, num_updates=10**9, actor_lr=1e9)
+    rest = dict.fromkeys(Subject._fields)
+    found = _premises(Subject(**{**rest, "settings": settings, "iterations": 100}))
+    assert found.verdict == "refuted"
+    assert found.counterexample is not None
+    assert set(found.counterexample) == {"actor step size", "l_Q"}
+    assert "actor" in found.reason

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from awavo.checks import LARGEST_SEED, check_range
 from awavo.cli.common import MOST_EPISODES, Device, Json, Trust, check_run_folder, print_json, print_notes
-from awavo.errors import InputError
+from awavo.errors import InputError, confidence_text, share_text
 from awavo.runs.progress import doing
 from awavo.types import FieldsView
 
@@ -31,8 +31,9 @@ class Certify:
     episodes: Annotated[int, arg(help="fresh episodes of each seed (at most, with --anytime)")] = 1_000
     delta: Annotated[float, arg(help="all bounds hold together with probability 1 - delta")] = 0.05
     anytime: Annotated[
-        bool | None, arg(help="stop as soon as every policy is decided (default: where the policy plans)")
-    ] = None
+        FlagCreatePairsOff[bool], arg(help="stop as soon as every policy is decided, as by default where it plans")
+    ] = False
+    no_anytime: Annotated[FlagCreatePairsOff[bool], arg(help="play all episodes, also of a policy that plans")] = False
     max_violation: Annotated[float | None, arg(help="largest accepted P(cost > limit)")] = None
     seed: Annotated[int, arg(help="seed of the fresh episodes")] = 2_000_003
     recheck: Annotated[bool, arg(help="compute the stored certificates again and compare")] = False
@@ -62,10 +63,10 @@ class Certify:
         print_notes(run.notes)
         if self.recheck:
             return self._show_recheck(run.path, run.recheck())
+        anytime = self.anytime if self.anytime or self.no_anytime else None
         result = run.certify(
-            episodes=self.episodes, delta=self.delta, anytime=self.anytime, max_violation=self.max_violation,
-            seed=self.seed,
-        )  # fmt: skip
+            episodes=self.episodes, delta=self.delta, anytime=anytime, max_violation=self.max_violation, seed=self.seed
+        )
         page = run.report()
         if self.json:
             print_json({"run": self.target, "report": str(page), "favourable": favourable(result), **result})
@@ -75,6 +76,8 @@ class Certify:
 
     def _check(self) -> None:
         """Refuse what can be refused before jax is loaded."""
+        if self.anytime and self.no_anytime:
+            raise InputError("--anytime and --no-anytime were given: give one of the two, or none.")
         check_range("--episodes", max(self.episodes, 20), 20, MOST_EPISODES)  # too few are refused with the plan
         check_range("--seed", self.seed, 0, LARGEST_SEED - MOST_EPISODES)  # every batch of episodes adds one
         # Smaller shares of delta than this are zero in the arithmetic of the bounds.
@@ -128,13 +131,14 @@ def _show_certificates(result: FieldsView, run: str, page: Path) -> None:
     else:
         entry = next(c for c in result["certificates"] if c["name"] == f"safety.seed_{seed}")
         console.print(
-            f"deliver seed {seed}: certified to keep every limit on its mean episode cost, {1 - plan['delta']:.0%} "
-            f"confidence jointly over all seeds and costs ({result['episodes'][str(seed)]} fresh episodes)."
+            f"deliver seed {seed}: certified to keep every limit on its mean episode cost, "
+            f"{confidence_text(plan['delta'])} confidence jointly over all seeds and costs "
+            f"({result['episodes'][str(seed)]} fresh episodes)."
         )
         for row in entry["details"]["costs"]:
             console.print(
                 f"single episodes: {row['violation']:.1%} of them are above the limit {row['limit']:g} of "
-                f"{row['cost']}, at most {row['violation_bounds'][1]:.1%} with that confidence.",
+                f"{row['cost']}, at most {share_text(row['violation_bounds'][1], True)} with that confidence.",
                 style="yellow" if row["violation"] else "",
                 highlight=False,
             )

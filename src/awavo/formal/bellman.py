@@ -189,7 +189,7 @@ def sample_returns(
 ) -> Floats:
     """Monte-Carlo returns of one signal from (s, a), to a tail of 1e-9 of the range."""
     rng = np.random.default_rng(seed)
-    length = int(np.ceil(np.log(1e-9) / np.log(cmdp.discount)))
+    length = 1 if cmdp.discount == 0 else int(np.ceil(np.log(1e-9) / np.log(cmdp.discount)))
     states, actions = np.full(num, state), np.full(num, action)
     following, choosing = np.cumsum(cmdp.transition, -1), np.cumsum(policy, -1)
     total, weight = np.zeros(num), 1.0

@@ -10,11 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from awavo.errors import InputError
 from awavo.formal.certificate import REFUTED, SUPPORTED, UNDECIDED, Assumption, Certificate, Evidence, digest
 
-__all__ = ["RESOLUTION", "RateFit", "certify_learning_rate", "fit_rate", "learning_exponent", "rate_verdict"]
+__all__ = [
+    "LEAST_STEPS", "RESOLUTION", "RateFit", "certify_learning_rate", "fit_rate", "learning_exponent", "rate_verdict",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 RESOLUTION = 0.05
 """How far above -1/2 a slope may lie and still count: over two decades log factors bend a slope by this much."""
+LEAST_STEPS = 3
+"""Steps at which the curves of all seeds must be known for a slope to say anything."""
 
 
 class RateFit(NamedTuple):
@@ -102,6 +106,8 @@ def certify_learning_rate(
     Unless the optimum is known, nothing is supported: a policy stuck halfway converges fast to its own best.
     """
     finite = np.isfinite(curves).all(0)
+    if finite.sum() < LEAST_STEPS:
+        raise InputError(f"the curves are known at {finite.sum()} steps: expected {LEAST_STEPS} or more steps.")
     steps, curves = np.asarray(steps, float)[finite], np.asarray(curves, float)[:, finite]
     slope, low, high = learning_exponent(steps, curves, optimum)
     verdict = rate_verdict(low, high)

@@ -18,7 +18,7 @@ from awavo.formal.cmdp import random_cmdp
 from awavo.formal.episodes import critic_samples
 from awavo.formal.metric import SliceInstance, certify_metric, default_instance
 from awavo.formal.operator_proof import certify_operator
-from awavo.formal.rates import certify_learning_rate
+from awavo.formal.rates import LEAST_STEPS, certify_learning_rate
 from awavo.formal.safety import certify_safety, decided, hopeless
 from awavo.formal.schedule import schedule
 from awavo.inference.operators import Operator
@@ -93,10 +93,12 @@ def certify_subject(subject: Subject, plan: Plan) -> Findings:
     certificates += certify_metric(slices or default_instance(subject.spec))
     if slices is None:
         skipped.append("slices of the run: this algorithm computes no A-GSWD, so the library's default was certified")
-    if subject.curves.size:
+    if subject.curves.size and np.isfinite(subject.curves).all(0).sum() >= LEAST_STEPS:
         best = float(np.nanmax(subject.curves))
         proxy = "the best smoothed return of any seed"
         certificates.append(certify_learning_rate(subject.steps, subject.curves, best, proxy, known=False))
+    else:
+        skipped.append("rate of the learning curve: too few training episodes of some seed came to their end")
     if subject.algorithm.critics is not None:  # Theorem 2 is about ORPO-DR
         certificates.append(_premises(subject))
     counts = {s: int(c.details["episodes"]) for s, c in zip(subject.seeds, safety, strict=True)}
@@ -252,6 +254,11 @@ def _premises(subject: Subject) -> Certificate:
     enough = settings.num_updates >= plan.td_steps_proof
     small = settings.actor_lr <= plan.step_size
     holds = enough and small
+    failed: dict[str, object] = {}
+    if not enough:
+        failed |= {"critic steps": settings.num_updates, "K_td": plan.td_steps_proof}
+    if not small:
+        failed |= {"actor step size": settings.actor_lr, "l_Q": plan.step_size}
     return Certificate(
         name="schedule.theorem2",
         claim="this run's settings follow the schedule of Theorem 2, so that its rate is promised",
@@ -259,7 +266,7 @@ def _premises(subject: Subject) -> Certificate:
         method="the schedule calculator (constants 1), compared with the stored configuration",
         verdict=UNDECIDED if holds else REFUTED,
         reason=f"{settings.num_updates} critic steps an iteration, K_td asks {plan.td_steps_proof} (proof) or "
-        f"{plan.td_steps_statement} (statement)"
+        f"{plan.td_steps_statement} (statement); an actor step of {settings.actor_lr:g}, at most {plan.step_size:.4g}"
         + ("" if holds else ": Theorem 2 promises nothing about this run, its evidence is what was measured"),
         assumptions=(Assumption("Assumptions 2 and 3 of the paper (regular features, Q in the class)", UNDECIDED),),
         evidence=(
@@ -270,6 +277,6 @@ def _premises(subject: Subject) -> Certificate:
             Evidence("tau_c of the schedule (discounted units)", plan.tolerance),
             Evidence("floor C6 / ((1 - gamma) m^(H/4)) at C6 = 1", plan.floor),
         ),
-        counterexample=None if holds else {"critic steps": settings.num_updates, "K_td": plan.td_steps_proof},
+        counterexample=failed or None,
         inputs=digest(settings.discount, width, layers, subject.iterations, settings.num_updates, settings.actor_lr),
     )

@@ -8,7 +8,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from awavo.errors import InputError
+from awavo.errors import InputError, bound_text, confidence_text, share_text
 from awavo.formal.bounds import beta_mixture, betting_mean, clopper_pearson, episodes_needed
 from awavo.formal.certificate import (
     PROVED,
@@ -110,7 +110,7 @@ def certify_safety(
         name=f"safety.{label}",
         claim=f"the frozen policy ({label.replace('_', ' ')}) keeps every limit on its mean episode cost, "
         + ("" if max_violation is None else f"and exceeds each in at most {max_violation:g} of episodes, ")
-        + f"at confidence {1 - delta:g}",
+        + f"at confidence {1 - delta:.14g}",
         source="beyond the paper: statement about the delivered policy, not about the algorithm",
         method=f"betting bounds on means, {'beta mixture' if anytime else 'Clopper-Pearson'} on probabilities, {kind}; "
         f"Bonferroni over {2 * len(names)} statements and {policies} policies",
@@ -171,24 +171,24 @@ def _counterexample(row: CostRow) -> dict[str, object]:
 
 def _reason(verdict: str, rows: list[CostRow], delta: float, max_violation: float | None) -> str:
     if verdict == SUPPORTED:
-        return f"certified on average at {1 - delta:.0%}: {'; '.join(map(_both, rows))}"
+        return f"certified on average at {confidence_text(delta)}: {'; '.join(map(_both, rows))}"
     row = next(r for r in rows if r["verdict"] == verdict)
-    (low, high), (seldom, often), limit = row["mean_bounds"], row["violation_bounds"], row["limit"]
+    limit, asked = row["limit"], f"{100 * (max_violation or 0):g}%"
+    low, high = bound_text(row["mean_bounds"][0], False), bound_text(row["mean_bounds"][1], True)
+    seldom, often = share_text(row["violation_bounds"][0], False), share_text(row["violation_bounds"][1], True)
     if verdict == REFUTED:
-        unsafe = f"certified unsafe at {1 - delta:.0%}: {row['cost']} is "
-        if low > limit:
-            return f"{unsafe}at least {low:.4g} on average (limit {limit:g}), over in at least {seldom:.2%} of episodes"
-        return (
-            f"{unsafe}over its limit {limit:g} in at least {seldom:.2%} of episodes (at most {max_violation:.2%} asked)"
-        )
+        unsafe = f"certified unsafe at {confidence_text(delta)}: {row['cost']} is "
+        if row["mean_bounds"][0] > limit:
+            return f"{unsafe}at least {low} on average (limit {limit:g}), over in at least {seldom} of episodes"
+        return f"{unsafe}over its limit {limit:g} in at least {seldom} of episodes (at most {asked} asked)"
     more = row["episodes_needed"]
-    if high > limit:
+    if row["mean_bounds"][1] > limit:
         hint = "the mean sits at its limit" if more is None else f"about {more} more episodes would decide"
-        return f"undecided: {row['cost']} lies in [{low:.4g}, {high:.4g}] around its limit {limit:g}; {hint}"
+        return f"undecided: {row['cost']} lies in [{low}, {high}] around its limit {limit:g}; {hint}"
     hint = "no number of episodes tells them apart" if more is None else f"about {more} more episodes would decide"
     return (
-        f"undecided: {row['cost']} is over its limit {limit:g} in [{seldom:.2%}, {often:.2%}] of episodes around the "
-        f"{max_violation:.2%} asked; {hint}"
+        f"undecided: {row['cost']} is over its limit {limit:g} in [{seldom}, {often}] of episodes around the "
+        f"{asked} asked; {hint}"
     )
 
 
@@ -196,8 +196,8 @@ def _both(row: CostRow) -> str:
     """The bound on the mean, and how often one episode is above the limit all the same."""
     low, high = row["violation_bounds"]
     return (
-        f"mean {row['cost']} <= {row['mean_bounds'][1]:.4g} (limit {row['limit']:g}), above the limit in "
-        f"{row['violation']:.1%} of episodes [{low:.1%}, {high:.1%}]"
+        f"mean {row['cost']} <= {bound_text(row['mean_bounds'][1], True)} (limit {row['limit']:g}), above the limit in "
+        f"{row['violation']:.1%} of episodes [{share_text(low, False)}, {share_text(high, True)}]"
     )
 
 

@@ -7,7 +7,7 @@ import json
 from jinja2 import TemplateError
 from markupsafe import Markup
 
-from awavo.errors import RunFolderError
+from awavo.errors import RunFolderError, bound_text, confidence_text, share_text
 from awavo.results.certificate_record import Record, is_about_policy, read_record, why_not_shown
 from awavo.results.compare import Comparison, Row
 from awavo.results.outcome import format_number
@@ -72,7 +72,7 @@ def _run(run: RunData, content: Record) -> Fields:
             for part, about in (("policy", "the policies and their limits"), ("method", "the method and its parts"))
         ],
         "skipped": content.get("skipped", []),
-        "confidence": f"{1 - plan['delta']:.1%}".replace(".0%", "%"),
+        "confidence": confidence_text(plan["delta"]),
         "anytime": plan["anytime"],
         "command": content.get("command", ""),
         "recheck": f"awavo certify {run.path.name} --recheck",
@@ -87,12 +87,11 @@ def _statement(content: Record) -> str:
         return "No policy of this run is certified to keep all its limits."
     entry = next(c for c in content["certificates"] if c["name"] == f"safety.seed_{seed}")
     parts = [
-        f"mean {cost['cost']} at most {format_number(cost['mean_bounds'][1])} (limit {format_number(cost['limit'])}; "
-        f"{cost['violation']:.1%} of single episodes are above it)"
+        f"mean {cost['cost']} at most {bound_text(cost['mean_bounds'][1], True)} "
+        f"(limit {format_number(cost['limit'])}; {cost['violation']:.1%} of single episodes are above it)"
         for cost in entry["details"]["costs"]
     ]
-    confidence = f"{1 - plan['delta']:.1%}".replace(".0%", "%")
-    return f"Deliver the policy of seed {seed}: {', '.join(parts)}, at {confidence} confidence."
+    return f"Deliver the policy of seed {seed}: {', '.join(parts)}, at {confidence_text(plan['delta'])} confidence."
 
 
 def _row(certificate: FieldsView) -> Fields:
@@ -104,9 +103,9 @@ def _row(certificate: FieldsView) -> Fields:
         cells.append(
             {
                 "mean": format_number(cost["mean"]),
-                "interval": f"[{format_number(low)}, {format_number(high)}]",
+                "interval": f"[{bound_text(low, False)}, {bound_text(high, True)}]",
                 "rate": f"{cost['violation']:.2%}",
-                "rate_interval": f"[{below:.2%}, {above:.2%}]",
+                "rate_interval": f"[{share_text(below, False)}, {share_text(above, True)}]",
                 "ok": cost["verdict"] != "refuted",
                 "more": cost["episodes_needed"],
             }

@@ -173,7 +173,7 @@ def _findings(run: Any, plan: Plan, on_progress: Say | None, work: Doing) -> Fin
     def play(index: int, batch: int, num: int) -> tuple[np.ndarray, np.ndarray]:
         evaluator = evaluators.setdefault(num, Evaluator(problem, run.seeds, num))
         totals = evaluator.play_one(run.states[index], index, True, plan.seed + batch)
-        work.advance(num)
+        work.advance(min(num, plan.episodes - batch * num))  # those of the last batch beyond them are left out
         return np.asarray(totals.returns, float), np.asarray(totals.costs, float)
 
     curve = learning_curve(run.data, "return", points=100)
@@ -201,6 +201,8 @@ def _without_limit(run: Any) -> Any:
     """The same built-in task with a horizon that no discounted return feels; None where the task has no such option."""
     config, settings = run.config, run.problem.settings
     if config.task not in TASKS or run.problem.env is None or not hasattr(settings, "discount"):
+        return None
+    if settings.discount >= 1:  # no horizon is long enough
         return None
     if "horizon" not in task_options(resolve(config.task, TASKS, "task")):
         return None
