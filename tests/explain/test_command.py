@@ -155,6 +155,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(record, tmp_path, capsys):
         [str(record), "--factor", "obstacle:3", "--factor", "obstacle:03", "--out", str(tmp_path / "o")],
         [str(record), "--every", "0", "--out", str(tmp_path / "o")],
         [str(record), "--threshold", "7", "--out", str(tmp_path / "o")], ["FT9"],
+        [str(record), "--mass", "3", "--out", str(tmp_path / "o")],
+        [str(record), "--steps", "9", "--out", str(tmp_path / "o")],
     ]  # fmt: skip
     before = sorted(p.name for p in tmp_path.iterdir())
     for case in cases:

@@ -147,3 +147,7 @@ def test_a_run_is_explained_in_files(tmp_path, balanced, monkeypatch, capsys):
     for name in ("explanation.json", "explanation.csv", "explanation.html", "explanations.parquet"):
         assert (tmp_path / "run" / name).is_file()
     assert main(["explain", str(tmp_path / "run"), "--episodes", "0"]) == 2
+    capsys.readouterr()
+    for option in (["--factor", "nosuch"], ["--mass", "2"], ["--every", "3"], ["--steps", "9"]):
+        assert main(["explain", str(tmp_path / "run"), *option]) == 2
+        assert f"{option[0]} does nothing for a run folder" in capsys.readouterr().err

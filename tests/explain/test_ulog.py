@@ -198,6 +198,8 @@ def test_bad_files_end_with_one_line_and_leave_nothing(tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.count("\n") == 1, error
         assert not (tmp_path / name.replace(".ulg", "-explained")).exists()
+    assert main(["explain", str(tmp_path / "ground.ulg"), "--factor", "wind"]) == 2
+    assert "--factor does nothing for a PX4 log" in capsys.readouterr().err
 
 
 def test_the_reader_agrees_with_pyulog(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from awavo.runs.explain import Explanation
 
 __all__ = ["Explain"]
+
+# What each kind of target is asked with; the other options would change nothing.
+RECORD = frozenset({"factor", "every", "threshold"})
+USED = {
+    "a task flown now": RECORD | {"seed", "steps"},
+    "a flight record": RECORD,
+    "a PX4 log": frozenset({"mass"}),
+    "a run folder": frozenset({"episodes"}),
+}
 
 
 @dataclass
@@ -67,6 +76,7 @@ class Explain:
 
         path = Path(self.target)
         if self.target in FLIGHT_TASKS:
+            self._refuse_unused("a task flown now")
             return fly_and_explain(
                 self.target, self.out, seed=self.seed, steps=self.steps, factors=self.factor, every=self.every,
                 threshold=self.threshold,
@@ -75,14 +85,25 @@ class Explain:
             from awavo.runs import api
             from awavo.training.compilation import enable_cache
 
+            self._refuse_unused("a run folder")
             enable_cache()
             return explain_run_folder(api.load(path, trust=self.trust), self.out, episodes=self.episodes)
         if path.suffix == ".mcap":
+            self._refuse_unused("a flight record")
             return explain_record(path, self.out, factors=self.factor, every=self.every, threshold=self.threshold)
         if path.suffix == ".ulg":
+            self._refuse_unused("a PX4 log")
             return explain_ulog(path, self.out, mass=self.mass)
         if path.exists():
             raise InputError(f"'{self.target}' is neither .mcap nor .ulg nor a run folder.")
         raise InputError(
             f"'{self.target}': there is no such file or folder; expected FLIGHT.mcap, FLIGHT.ulg, a RUN or FT3."
         )
+
+    def _refuse_unused(self, kind: str) -> None:
+        """Refuse an option that this kind of target does not have: its answer would be to another question."""
+        for option in fields(self):
+            asked = getattr(self, option.name) != option.default
+            if asked and option.name in frozenset().union(*USED.values()) - USED[kind]:
+                has = ", ".join(f"--{name}" for name in sorted(USED[kind]))
+                raise InputError(f"--{option.name} does nothing for {kind}, which has {has}: leave it out.")
