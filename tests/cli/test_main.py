@@ -280,3 +280,17 @@ def test_closed_and_full_streams_change_no_exit_code():
     assert subprocess.run(["sh", "-c", shell, "sh", *words, "list", "--json"]).returncode == 0
     with open("/dev/full", "w") as full:
         assert subprocess.run([*words, "compare", "nowhere"], stderr=full).returncode == 2
+
+
+def test_a_stream_that_has_not_every_character_gets_the_rest_spelled_out(tmp_path):
+    """After an hour of work its result was lost to an encoding."""
+    code = (
+        "import sys; from awavo.cli.main import main; from awavo.cli.doctor import Doctor\n"
+        r"Doctor.run = lambda self: print('a\u00b7\u65e5 \udcff') or 0"
+        "\nsys.exit(main(['doctor']))"
+    )
+    for encoding, said in (("ascii", b"a\\xb7\\u65e5 "), ("utf-8", "a·日 ".encode())):
+        environment = os.environ | {"PYTHONIOENCODING": encoding}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(said)

@@ -250,6 +250,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
     _open_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding does not have is spelled out, as on stderr
+        sys.stdout.reconfigure(errors="backslashreplace")
     with contextlib.redirect_stdout(_Shown(sys.stdout)):
         return _run(arguments, as_json)
 
