@@ -12,10 +12,12 @@ import pytest
 
 from awavo.errors import RunFolderError
 from awavo.results.certificate_record import read_record
+from awavo.results.report import write_report
 from awavo.results.store import (
     load_run,
     read_json,
     read_table,
+    seal_of,
     to_plain,
     write_bytes,
     write_json,
@@ -214,3 +216,16 @@ def test_of_a_torn_result_it_is_not_said_to_train_anew(run_folder, name, remedy)
     with pytest.raises(RunFolderError, match=remedy) as refused:
         load_run(run_folder) if name == "evaluation" else read_record(run_folder)
     assert "new run" not in str(refused.value)
+
+
+def test_names_that_are_no_text_are_spelled_out(run_folder, tmp_path):
+    """A folder may have a name that is no UTF-8; Python holds its bytes as lone surrogates."""
+    odd = run_folder.rename(tmp_path / "a\udcff")
+    write_sealed(odd / "evaluation.json", {"run": None, "greedy": {"command": f"awavo evaluate {odd}"}})
+    content = read_json(odd / "evaluation.json")
+    assert content["greedy"]["command"].endswith("a\udcff")
+    assert content["seal"] == seal_of(content)
+    (odd / "evaluation.json").unlink()
+    meta = read_json(odd / "config.json")
+    write_sealed(odd / "config.json", {**meta, "command": f"awavo train cartpole --out {odd}"})
+    assert b"a\\udcff" in write_report([load_run(odd)], odd / "report.html").read_bytes()

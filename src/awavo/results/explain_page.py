@@ -85,5 +85,5 @@ def write_explain_page(content: PageContent, out: Path) -> Path:
         **frame("explain.js"),
         data=embed({name: _round(value) for name, value in data.items()}),
     )
-    write_bytes(out, str(page).encode())
+    write_bytes(out, str(page).encode(errors="backslashreplace"))
     return out

@@ -32,7 +32,7 @@ def write_report(
     """Write the page in one piece and return its path."""
     page = render_report(runs, title=title, rule=rule, extra_sections=extra_sections)
     target = Path(out)
-    write_bytes(target, page.encode())
+    write_bytes(target, page.encode(errors="backslashreplace"))
     return target
 
 

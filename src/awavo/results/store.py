@@ -220,7 +220,8 @@ def write_sealed(path: str | os.PathLike[str], content: FieldsView) -> Fields:
 def write_json(path: str | os.PathLike[str], content: FieldsView) -> None:
     """Write a JSON file in one piece; NaN and infinities become null."""
     text = json.dumps(to_plain(content), indent=2, allow_nan=False, ensure_ascii=False)
-    write_bytes(path, (text + "\n").encode())
+    # A name that is no text (a lone surrogate) is written as JSON escapes it.
+    write_bytes(path, (text + "\n").encode(errors="backslashreplace"))
 
 
 def write_table(
