@@ -17,7 +17,7 @@ BASE = {
     "types": set(),
     "config": {"errors", "types"},
     "checks": {"errors"},
-    "files": {"errors"},
+    "files": {"errors", "types"},
     "interruption": set(),
     "provenance": {"errors", "files", "types"},
     "registry": {"errors", "types"},  # it names tasks and algorithms by strings, resolved on first use

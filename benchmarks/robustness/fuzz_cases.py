@@ -401,7 +401,9 @@ def manifest_case(rng: random.Random, stock: Path, folder: Path) -> Case:
 
     shutil.copytree(stock / "export", folder / "export")
     path = folder / "export" / "manifest.json"
-    path.write_bytes(bend_text(rng, path.read_bytes()))
+    # Without its seal, as older versions wrote it: nothing else would be looked at.
+    manifest = {name: value for name, value in json.loads(path.read_text()).items() if name != "seal"}
+    path.write_bytes(bend_text(rng, json.dumps(manifest).encode()))
 
     def load() -> None:
         # Reading the program takes seconds and is tried by another kind of case.
@@ -419,6 +421,7 @@ def program_case(rng: random.Random, stock: Path, folder: Path) -> Case:
     import hashlib
 
     from awavo.deploy.export import load_export
+    from awavo.files import seal_of
 
     shutil.copytree(stock / "export", folder / "export")
     data = bytearray((folder / "export" / "actor.stablehlo").read_bytes())
@@ -427,6 +430,7 @@ def program_case(rng: random.Random, stock: Path, folder: Path) -> Case:
     (folder / "export" / "actor.stablehlo").write_bytes(bytes(data))
     manifest = json.loads((folder / "export" / "manifest.json").read_text())
     manifest["files"]["actor.stablehlo"]["sha256"] = hashlib.sha256(data).hexdigest()
+    manifest["seal"] = seal_of(manifest)
     (folder / "export" / "manifest.json").write_text(json.dumps(manifest))
     return "program", refusing(lambda: load_export("export"))
 

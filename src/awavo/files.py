@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
+import json
 import math
 import os
 import zipfile
@@ -17,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from awavo.errors import RunFolderError
+from awavo.types import FieldsView
 
-__all__ = ["locked", "new_folder", "read_arrays", "remove_leftovers", "require_writable", "write_bytes"]
+__all__ = ["locked", "new_folder", "read_arrays", "remove_leftovers", "require_writable", "seal_of", "write_bytes"]
 
 REMEDY = "Free the space or give another --out."
 
@@ -94,6 +97,12 @@ def new_folder(folder: Path) -> Path:
     except OSError as error:
         raise RunFolderError(f"Cannot make '{folder}': {error.strerror}. Give another --out.") from error
     return folder
+
+
+def seal_of(content: FieldsView) -> str:
+    """The checksum of a JSON object's other fields, their order included."""
+    text = json.dumps({name: value for name, value in content.items() if name != "seal"}, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from awavo.networks import RunningStatistics
 from awavo.networks.normalizer import TAILS
 from awavo.registry import ALGORITHMS, make_task, resolve
 from awavo.results.certificate_record import read_record
-from awavo.results.store import seal_of
+from awavo.results.store import seal_of, write_sealed
 from awavo.runs.export import _custody, export_run
 from awavo.runs.problem import settings_class
 from awavo.training.compilation import jit_once
@@ -105,7 +105,7 @@ def test_a_manifest_cannot_reach_outside(run, tmp_path):
     path = export_run(run, tmp_path / "out", onnx=False)
     manifest = json.loads(path.read_text())
     manifest["files"]["../run.stablehlo"] = manifest["files"]["actor.stablehlo"]
-    path.write_text(json.dumps(manifest))
+    write_sealed(path, {name: value for name, value in manifest.items() if name != "seal"})
     with pytest.raises(InputError, match="no plain file in the folder"):
         load_export(tmp_path / "out")
 
@@ -294,3 +294,15 @@ def test_missing_extra(run, monkeypatch, tmp_path):
     with pytest.raises(MissingExtraError, match=r"awavo\[onnx\]"):
         export_run(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("field", "value"), [("cost_limits", [150.0, 950.0]), ("certified_file", "actor.stablehlo")])
+def test_an_edited_manifest_is_refused(run, tmp_path, field, value):
+    """Sums of the files alone would let the limits and the certificate say anything."""
+    path = export_run(run, tmp_path / "out", onnx=False)
+    manifest = json.loads(path.read_text())
+    load_export(tmp_path / "out")
+    path.write_text(json.dumps({**manifest, field: value}))
+    with pytest.raises(InputError, match="does not match its seal"):
+        load_export(tmp_path / "out")

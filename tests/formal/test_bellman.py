@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
+from awavo.errors import InputError
 from awavo.formal.bellman import (
     bellman_update,
     certify_contraction,
@@ -86,3 +87,14 @@ def test_more_quantiles_bring_the_mean_closer():
 def test_the_fixed_point_without_a_future_is_the_first_reward():
     """At a discount of 0 an episode has one step, not none."""
     assert certify_fixed_point(CMDP._replace(discount=0.0), POLICY, episodes=500).verdict == "supported"
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("discount", [1.0, 1.2, -0.5, np.nan])
+def test_what_is_no_contraction_is_not_certified_as_one(discount):
+    """ "Contracts by gamma = 1.2" was supported, and at gamma = 1 the fixed point was looked for without end."""
+    for certify in (certify_contraction, certify_fixed_point):
+        with pytest.raises(InputError, match="discount"):
+            certify(CMDP._replace(discount=discount), POLICY)
+        with pytest.raises(InputError, match="policy"):
+            certify(CMDP, 1.5 * POLICY)

@@ -1,8 +1,8 @@
 """Writing a policy as files that need no training code: StableHLO, ONNX, and a manifest that binds them.
 
 The manifest states what goes in and out, the limits the policy was trained for, the checkpoint and the certificates it
-comes from, which file is the policy that was certified, and a SHA-256 of every file. An observation that is not finite
-gets no action: NaN, or -1 where actions are numbered, and a planner's memory stays as it was. Loading
+comes from, which file is the policy that was certified, and a SHA-256 of every file and of itself. An observation that
+is not finite gets no action: NaN, or -1 where actions are numbered, and a planner's memory stays as it was. Loading
 checks the sums first, then that no program calls code outside of itself. The sums say that nothing was changed by
 accident, not who wrote it: a program computes what its author wanted.
 """
@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, PyTree
 from awavo.deploy.onnx_actor import actor_onnx, run_onnx
 from awavo.deploy.program_check import MAX_BYTES, check_program
 from awavo.errors import InputError
-from awavo.files import write_bytes
+from awavo.files import seal_of, write_bytes
 from awavo.types import Algorithm, Box, EnvSpec, Fields
 
 __all__ = ["Exported", "export_policy", "load_export", "policy_file", "spec_contract", "write_files"]
@@ -161,6 +161,7 @@ def write_files(out: str | os.PathLike[str], files: dict[str, bytes], notes: Fie
         write_bytes(folder / name, content)
         listed[name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), **notes.get(name, {})}
     manifest = {"format": FORMAT, **about, "files": listed}
+    manifest["seal"] = seal_of(manifest)
     write_bytes(folder / "manifest.json", (json.dumps(manifest, indent=1) + "\n").encode())
     return folder / "manifest.json"
 
@@ -177,6 +178,10 @@ def load_export(path: str | os.PathLike[str]) -> Exported:
         ) from error
     if manifest.get("format") != FORMAT:
         raise InputError(f"'{folder}' has format {manifest.get('format')}, this version reads {FORMAT}.")
+    if "seal" in manifest and manifest["seal"] != seal_of(manifest):  # one of an older version has none
+        raise InputError(
+            f"'{folder}/manifest.json' was edited after it was written: it does not match its seal. Export again."
+        )
     contents = {name: _checked_content(folder, name, wanted) for name, wanted in listed.items()}
     programs = {}
     for name, content in contents.items():

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from awavo.errors import InputError
 from awavo.formal.certificate import PROVED, REFUTED, SUPPORTED, Assumption, Certificate, Evidence, digest
-from awavo.formal.cmdp import ExactCMDP, policy_q
+from awavo.formal.cmdp import ExactCMDP, exact_cmdp, policy_q
 
 __all__ = [
     "Projection", "bellman_update", "certify_contraction", "certify_fixed_point", "certify_projection", "fixed_point",
@@ -61,6 +62,15 @@ def fixed_point(cmdp: ExactCMDP, policy: Floats, num: int, signal: int = 0, tole
         if np.abs(new - quantiles).max() < tolerance:
             return new
         quantiles = new
+
+
+def _require_probabilities(cmdp: ExactCMDP, policy: Floats) -> None:
+    """Refuse what is no discounted MDP with a policy: there an operator may "contract" by 1.2."""
+    exact_cmdp(*cmdp)
+    if policy.shape != cmdp.signals.shape[1:] or not (policy >= 0).all() or not np.allclose(policy.sum(-1), 1):
+        raise InputError(
+            f"the policy of shape {policy.shape} is no policy: give each state's probabilities of actions."
+        )
 
 
 class ModulusSearch(NamedTuple):
@@ -124,6 +134,7 @@ def certify_contraction(
     projection: Projection = project_quantiles,
 ) -> Certificate:
     """Measure the modulus of Pi T^pi; one pair above gamma refutes."""
+    _require_probabilities(cmdp, policy)
     pairs = measure_modulus(cmdp, policy, num_quantiles, num_pairs=num_pairs, seed=seed, projection=projection)
     holds = pairs.worst <= cmdp.discount * (1 + 1e-9)
     return Certificate(
@@ -216,6 +227,7 @@ def certify_fixed_point(
     With eps the exact one-step projection error at the fixed point, d_1(Z, Z^pi) <= eps / (1 - gamma); the sampling
     error of an empirical distribution in W_1 is at most the range times the DKW band.
     """
+    _require_probabilities(cmdp, policy)
     table = fixed_point(cmdp, policy, num_quantiles) if quantiles is None else quantiles
     num_states, num_actions = policy.shape
     reached = (cmdp.transition[..., None] * policy).reshape(num_states, num_actions, -1)

@@ -24,7 +24,7 @@ import polars as pl
 
 from awavo.config import stored_fingerprint
 from awavo.errors import RunFolderError
-from awavo.files import write_bytes
+from awavo.files import seal_of, write_bytes
 from awavo.types import Fields, FieldsView
 
 __all__ = [
@@ -201,12 +201,6 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> Fields:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the field '{twice}' stands there twice")
     return content
-
-
-def seal_of(content: FieldsView) -> str:
-    """The checksum of a JSON object's other fields, their order included."""
-    text = json.dumps({name: value for name, value in content.items() if name != "seal"}, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_sealed(path: str | os.PathLike[str], content: FieldsView) -> Fields:
