@@ -332,3 +332,31 @@ def test_a_large_file_is_refused_unread(tmp_path, monkeypatch):
     monkeypatch.setattr("awavo.explain.ulog_file.MAX_BYTES", 1000)
     with pytest.raises(InputError, match="at most 1,000 are read"):
         force_balance(shifted(tmp_path / "f.ulg"))
+
+
+def test_a_gap_in_a_log_is_named_and_not_taken_for_slow_logging(tmp_path):
+    """A flight of 60 s without its middle 20 passed for one of 40 s, logged at two thirds of its rate."""
+    rows = {name: ([], []) for name in TOPICS}
+    for name, rate in zip(TOPICS, (200.0, 100.0, 50.0), strict=True):
+        for t in np.arange(0, 60, 1 / rate):
+            q, felt, thrust = hovering(np.array([1.0, 0, 0]), 0.7)
+            row = {"sensor_combined": felt, "vehicle_attitude": q}.get(name, [0, 0, -thrust / GRAVITY * HOVER])
+            if not 20 <= t < 40:
+                rows[name][0].append(t + 1)
+                rows[name][1].append([float(x) for x in row])
+    found = force_balance(write_ulog(tmp_path / "gap.ulg", rows))
+    assert any("not logged (from 20.5 to 39.5 s)" in note for note in found.notes)
+    assert not any("logged slowly" in note for note in found.notes)
+    assert found.rates["sensor_combined"] == pytest.approx(200, rel=0.05)
+    assert not any(
+        "not logged" in note
+        for note in force_balance(
+            write_ulog(
+                tmp_path / "whole.ulg",
+                {
+                    name: (list(1 + np.arange(len(times)) / rate), values)
+                    for (name, (times, values)), rate in zip(rows.items(), (200.0, 100.0, 50.0), strict=True)
+                },
+            )
+        ).notes
+    )

@@ -31,6 +31,7 @@ __all__ = ["ForceBalance", "Hover", "force_balance", "ulog_segments"]
 GRAVITY, FLYING, LEAST_SECONDS, RATE = 9.81, 0.1, 2.0, 50.0
 LONGEST_SECONDS, LEAST_HZ = 6 * 3600.0, 1.0
 """A flight is at most so long, and every topic logged at least so often: the grid of times follows from both."""
+SHOWN_HOLES = 5
 TRIM_S = 0.5  # left out after take-off and before landing: the ground pushes too
 DEFAULT_HOVER = 0.5  # of MPC_THR_HOVER: a vehicle that has it was never told
 # Relative deviations of a hover throttle: of PX4's own estimate at least, of a parameter somebody set, of none.
@@ -100,6 +101,17 @@ def _logged(columns: list[Series], times: np.ndarray) -> np.ndarray:
     return near
 
 
+def _holes(flying: np.ndarray, logged: np.ndarray) -> list[str]:
+    """Say between which times of the flight nothing was logged."""
+    first, *_, last = np.flatnonzero(flying)
+    edges = np.flatnonzero(np.diff(np.pad(~logged[first : last + 1], 1).astype(int))) + first
+    spans = [f"{a / RATE:.1f} to {b / RATE:.1f} s" for a, b in edges.reshape(-1, 2)]
+    if not spans:
+        return []
+    shown = ", ".join([*spans[:SHOWN_HOLES], *(["..."] if len(spans) > SHOWN_HOLES else [])])
+    return [f"{(~logged[first:last]).sum() / RATE:.1f} s within the flight were not logged (from {shown})"]
+
+
 def _flying(log: ULogFile, throttle: np.ndarray, times: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
     air, as_plane = in_air(log, times, path)
     notes = ["the part flown as a plane was left out"] if as_plane.any() else []
@@ -160,10 +172,12 @@ def force_balance(path: str | Path) -> ForceBalance:
     times = _grid(columns, path)
     felt, attitude, throttle = (_on_grid(c, times) for c in columns)
     throttle = throttle[:, 0]
-    flying, notes = _flying(log, np.where(_logged(columns, times), throttle, 0.0), times, path)
-    flying &= _logged(columns, times)
+    logged = _logged(columns, times)
+    flying, notes = _flying(log, np.where(logged, throttle, 0.0), times, path)
+    flying &= logged
     if flying.sum() < LEAST_SECONDS * RATE:
         raise InputError(f"'{path}' has gaps: {flying.sum() / RATE:.1f} s of its flight were logged, expected 2 s.")
+    notes += _holes(flying, logged)
     start, times = times[0], times[flying]
     felt, attitude, throttle = felt[flying], attitude[flying], throttle[flying]
     size = np.linalg.norm(attitude, axis=1, keepdims=True)
@@ -186,7 +200,7 @@ def force_balance(path: str | Path) -> ForceBalance:
     force, other = (model, free) if hover.known else (free, free)
     place = series(log, "vehicle_local_position", ("x", "y", "z"), path, 3)
     position = None if place is None else _on_grid(place, times)
-    rates = {c.topic: c.rate for c in columns}
+    rates = {c.topic: c.rate / float(logged.mean()) for c in columns}
     return ForceBalance(
         times - start, force, other, np.hypot(down[:, 0], down[:, 1]) * np.abs(lifted),
         position if position is not None and np.isfinite(position).all() else None, hover, rates,
