@@ -92,3 +92,15 @@ def test_a_correction_that_covers_is_refuted_no_more_often_than_stated():
         quantiles, returns = np.tile(ndtri(LEVELS), (100, 1)), rng.standard_normal(100)
         refuted += certify_calibration(quantiles, returns, signal="reward", delta=0.02)[1].verdict == "refuted"
     assert refuted <= 600 * 0.01 + 3 * np.sqrt(600 * 0.01)
+
+
+@pytest.mark.parametrize(("num", "says"), [(1, "0%"), (4, "75%"), (8, "88%"), (16, "90%")])
+def test_an_honest_critic_of_few_quantiles_is_not_refuted(num, says):
+    """Four quantiles reach from 12.5% to 87.5%: of a 90% interval they say nothing."""
+    rng = np.random.default_rng(0)
+    quantiles = np.broadcast_to(ndtri((np.arange(num) + 0.5) / num), (2_000, num))
+    raw, corrected = certify_calibration(quantiles, rng.standard_normal(2_000), signal="reward")
+    assert raw.verdict == ("undecided" if num == 1 else "supported")
+    assert f"central {says} interval" in raw.claim
+    assert corrected.verdict == "proved"
+    assert ">= 90%" in corrected.claim

@@ -95,7 +95,9 @@ def certify_calibration(
         raise InputError(f"{quantiles.shape} quantiles for {len(returns)} returns: expected [N, M] and [N], N >= 20.")
     rng = np.random.default_rng(seed)
     half = len(returns) // 2
-    low, high = central_interval(quantiles, coverage)
+    # The outermost of M midpoints are 1 - 1/M apart: of a wider interval the critic says nothing.
+    said = min(coverage, 1 - 1 / quantiles.shape[1])
+    low, high = central_interval(quantiles, said)
     inside = (low <= returns) & (returns <= high)
     raw = _coverage(inside, delta)
     margin = conformal_margin(low[:half], high[:half], returns[:half], coverage)
@@ -110,17 +112,17 @@ def certify_calibration(
         Assumption("one state-action from each of independent episodes of the exploring policy", PROVED, "fresh keys"),
         tail or Assumption("the return was observed to its end", PROVED),
     )
-    verdict = REFUTED if raw[2] < coverage else SUPPORTED if raw[1] >= coverage - RESOLUTION else UNDECIDED
+    verdict = REFUTED if raw[2] < said else SUPPORTED if said and raw[1] >= said - RESOLUTION else UNDECIDED
     first = Certificate(
         name=f"calibration.{signal}{label}",
-        claim=f"the critic's central {coverage:.0%} interval of the {signal} return holds {coverage:.0%} of returns",
+        claim=f"the critic's central {said:.0%} interval of the {signal} return holds {said:.0%} of returns",
         source="Section 7 (limitation): trust in the critic's distribution; Lemma 2",
         method=f"coverage on {len(returns)} fresh returns with a {1 - delta:.0%} Clopper-Pearson interval, PIT, CRPS",
         verdict=verdict,
         reason=f"it holds {raw[0]:.1%} [{raw[1]:.1%}, {raw[2]:.1%}]",
         assumptions=assumptions,
         evidence=(
-            Evidence("coverage", *raw, required=f">= {coverage:g} (to {RESOLUTION:g})", ok=verdict == SUPPORTED),
+            Evidence("coverage", *raw, required=f">= {said:g} (to {RESOLUTION:g})", ok=verdict == SUPPORTED),
             Evidence("mean width", float((high - low).mean())),
             Evidence("PIT: distance from uniform", float(uniform.statistic)),
             Evidence("CRPS", crps(quantiles, returns)),
