@@ -200,10 +200,26 @@ def test_another_folders_inference_is_not_overwritten_by_resuming(folder, tmp_pa
     )
     state, _ = _resume(tmp_path, "a" * 24, Settings())
     assert state is not None
-    assert state.stage == 5
+    assert (state.stage, state.changed) == (5, None)
     np.testing.assert_array_equal(state.x, np.ones((3, 4)))
     with pytest.raises(RunFolderError, match="another inference"):
         _resume(tmp_path, "b" * 24, Settings())
+
+
+def test_what_has_changed_on_a_long_ring_is_saved_and_read_again(tmp_path):
+    from awavo.assimilation.assimilate import AssimilationState
+    from awavo.assimilation.engine import Settings
+    from awavo.runs.infer import _resume, _save
+
+    changed = np.array([False, True, True, False])
+    saved = AssimilationState(
+        np.ones((3, 4), np.float32), np.ones(1, np.float32), 5, np.arange(4, dtype=np.int32), changed
+    )
+    _save(tmp_path, saved, "a" * 24)
+    state, _ = _resume(tmp_path, "a" * 24, Settings())
+    assert state is not None
+    np.testing.assert_array_equal(state.changed, changed)
+    np.testing.assert_array_equal(state.tries, saved.tries)
 
 
 def test_another_prior_is_another_inference():

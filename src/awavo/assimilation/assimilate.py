@@ -4,7 +4,8 @@ One pass: (1) annealed projection of the data: q falls from `anneal[0]` to the s
 modes at that q, and again where the tightened model shows a region that misfits; (3) the posterior at `model_noise`:
 marginal standard deviations and an ensemble, whose members are W2 projections of noise-augmented data. A tighter model
 while searching converges more slowly across patches. Joined steps (`trajectories`) end each stage whose misfits are
-looked at: of patches alone, sites would misfit where two meet.
+looked at: of patches alone, sites would misfit where two meet. On long rings the steps that follow a search of few
+regions are taken around these only (`nearby`).
 Everything is a projection of the WVI engine (`projection`). Stages are separate calls, so that a run can be stopped
 between any two of them.
 """
@@ -29,6 +30,7 @@ from awavo.assimilation.modes import (
     segments_at_once,
     sites_near,
 )  # fmt: skip
+from awavo.assimilation.nearby import Patches
 from awavo.assimilation.trajectories import Data, Step
 
 __all__ = ["AssimilationState", "Posterior", "assimilate", "first_state", "num_stages", "suspicious"]
@@ -48,12 +50,17 @@ FEW_SEGMENTS = 16
 
 
 class AssimilationState(NamedTuple):
-    """How far an inference has come: all that is needed to resume it. `tries` counts the searches of each site."""
+    """How far an inference has come: all that is needed to resume it.
+
+    `tries` counts the searches of each site. `changed` are the sites searched since the model was last tightened; None
+    stands for the whole ring, and always does where no steps are taken `nearby`.
+    """
 
     x: Float[Array, "T I"]
     theta: Float[Array, " p"]
     stage: int
     tries: Int[np.ndarray, " I"]
+    changed: Bool[np.ndarray, " I"] | None = None
 
 
 class Posterior(NamedTuple):
@@ -101,21 +108,45 @@ def _explore(engine: Engine, data: Data, number: int, x: Array, theta: Array, fi
 
 
 def _advance(
-    engine: Engine, data: Data, x: Array, theta: Array, q: float, alone: int = 1, joined: int = 0
+    engine: Engine,
+    data: Data,
+    x: Array,
+    theta: Array,
+    q: float,
+    alone: int = 1,
+    joined: int = 0,
+    near: Patches | None = None,
 ) -> tuple[Array, Array]:
-    """Take steps of patches alone, then joined ones; where these swing, what patches alone found stays."""
-    for _ in range(alone):
-        x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype), jnp.zeros((), x.dtype))
+    """Take steps of patches alone, then joined ones; where these swing, what patches alone found stays.
+
+    All patches take them, or those `near` what has changed.
+    """
+    x, theta = apart = _steps(engine, data, x, theta, q, 0, alone, near)
     if not joined or not engine.joins:
-        return x, theta
-    apart = x, theta
-    for _ in range(joined):
-        x, theta = engine.advance(data, x, theta, jnp.asarray(q, x.dtype), jnp.ones((), x.dtype))
+        return apart
+    x, theta = _steps(engine, data, x, theta, q, 1, joined, near)
     swings = ~(_local_chi2(engine, data, x, theta) <= np.maximum(_local_chi2(engine, data, *apart), 1.0) + SWING)
     if swings.mean() > CALM:
         return apart
-    near = sites_near(swings, engine.settings.core + 2 * engine.settings.margin)
-    return jnp.where(jnp.asarray(near), apart[0], x), theta
+    back = sites_near(swings, engine.settings.core + 2 * engine.settings.margin)
+    return jnp.where(jnp.asarray(back), apart[0], x), theta
+
+
+def _steps(
+    engine: Engine, data: Data, x: Array, theta: Array, q: float, joined: int, count: int, near: Patches | None
+) -> tuple[Array, Array]:
+    noise, kind = jnp.asarray(q, x.dtype), jnp.asarray(joined, x.dtype)
+    for _ in range(count):
+        if near is None or engine.nearby is None:
+            x, theta = engine.advance(data, x, theta, noise, kind)
+        else:
+            x = engine.nearby.advance(data, x, theta, noise, kind, near)
+    return x, theta
+
+
+def _near(engine: Engine, changed: np.ndarray | None) -> Patches | None:
+    """The patches around what has changed, where steps of these alone are taken."""
+    return None if engine.nearby is None or changed is None else engine.nearby.choose(changed)
 
 
 def _local_chi2(engine: Engine, data: Data, x: Array, theta: Array) -> Float[np.ndarray, " I"]:
@@ -174,7 +205,7 @@ def assimilate(
 
     A state may be stored and handed in again: what follows is the same as if nothing had stopped.
     """
-    settings, (x, theta, stage, tries) = engine.settings, state
+    settings, (x, theta, stage, tries, changed) = engine.settings, state
     held = max(settings.search.floor, settings.model_noise)
     schedule = [*settings.anneal, *[held] * settings.polish]
     while stage < len(schedule):
@@ -191,11 +222,14 @@ def assimilate(
             firsts, searched = _suspects(engine, _local_chi2(engine, data, x, theta), tries)
             if len(firsts) == 0:
                 break
-            x, changed = _explore(engine, data, stage, x, theta, firsts)
-            x, theta = _advance(engine, data, x, theta, held, joined=1)
+            x, better = _explore(engine, data, stage, x, theta, firsts)
+            near = _near(engine, searched)
+            x, theta = _advance(engine, data, x, theta, held, joined=1, near=near)
             stage, tries = stage + 1, tries + searched.astype(np.int32)
-            yield AssimilationState(x, theta, stage, tries), f"modes: {len(firsts)} regions, {changed} better"
-        x, theta = _advance(engine, data, x, theta, settings.model_noise, TIGHTENING, JOINING)
+            changed = None if near is None or changed is None else changed | searched
+            yield AssimilationState(x, theta, stage, tries, changed), f"modes: {len(firsts)} regions, {better} better"
+        near = _near(engine, changed)
+        x, theta = _advance(engine, data, x, theta, settings.model_noise, TIGHTENING, JOINING, near)
         chi2, believed = _judged(engine, data, x, theta)
         worst = float(chi2.max())
         searches = SEARCHES_AGAIN if 0 < _regions(~believed) <= FEW_REGIONS else ONCE_MORE
@@ -205,7 +239,8 @@ def assimilate(
         # Anew around what misfits; elsewhere with the patience that the searches before have left.
         misfits = sites_near(chi2 > doubt, segment_length(len(tries), settings.search))
         stage, tries = last + 1, np.where(misfits, 0, tries).astype(tries.dtype)
-        yield AssimilationState(x, theta, stage, tries), f"local chi2 {worst:.2f}: searching again"
+        changed = None if engine.nearby is None else np.zeros(len(tries), bool)
+        yield AssimilationState(x, theta, stage, tries, changed), f"local chi2 {worst:.2f}: searching again"
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
     end = engine.finish(data, key, x, theta)
     yield _posterior(engine, data, x, theta, chi2, believed, end), "posterior"

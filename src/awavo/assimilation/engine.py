@@ -17,6 +17,7 @@ from jaxtyping import Float
 from awavo.assimilation.descent import CHEAP
 from awavo.assimilation.lattice import Lattice, Reach, make_lattice, measure_reach
 from awavo.assimilation.modes import SearchSettings, inner_sites, segment_length, segment_search
+from awavo.assimilation.nearby import Nearby, farthest, make_nearby, relaxed, share_taken
 from awavo.assimilation.projection import project
 from awavo.assimilation.system import System
 from awavo.assimilation.trajectories import Data, site_cost, tangent_step
@@ -24,15 +25,18 @@ from awavo.errors import InputError
 
 __all__ = [
     "Engine", "Later", "Settings", "System", "compile_engine", "make_data", "make_engine", "measured_reach",
-    "reuse_engine",
+    "reuse_engine", "seconds_later",
 ]  # fmt: skip
 
 # Standard deviation of the model that its seams between patches are forgiven, in units of `Settings`: on rings, where a
 # misfit starts a search, and elsewhere, where it is a verdict.
 SEAMS, WIDE_SEAMS = 0.1, 0.3
-# Share of a joined step that is taken, as whole ones swing, and the margins over the shorter reach that they need
-# (Lorenz-96, reach 5 and 10: 8 is enough; Kuramoto-Sivashinsky, 12 both ways: 20, at four times the work).
-DAMPED, JOINED_MARGIN = 0.6, 1.5
+# Margins over the shorter reach that joined steps need (Lorenz-96, reach 5 and 10: 8 is enough; Kuramoto-Sivashinsky,
+# 12 both ways: 20, at four times the work).
+JOINED_MARGIN = 1.5
+# Sites from which on a ring is long, on the platforms where that was measured: where only some places of it change,
+# steps are taken around these alone. On shorter rings compiling these takes longer than they save.
+LONG = {"cpu": 7_000}
 # What runs often is compiled nearly as well as can be, in a quarter less time.
 BRISK = {"xla_backend_optimization_level": "1"}
 # What the patches of a ring that a CPU solves together may take: eight of them over 32 times, in single precision.
@@ -79,7 +83,7 @@ class Engine(NamedTuple):
     """Stages for all observations of one shape, as `jax.jit` makes them; `compile_engine` puts compiled ones in place.
 
     `advance(data, x, theta, q, joined)`, `chi2(data, x, theta)`, `finish(data, key, x, theta)`, and on rings
-    `search(data, key, starts, x, theta, firsts)`.
+    `search(data, key, starts, x, theta, firsts)`. On long rings `nearby` takes the steps of `advance` in some places.
     """
 
     lattice: Lattice
@@ -89,6 +93,7 @@ class Engine(NamedTuple):
     search: Any
     finish: Any
     joins: bool = True  # whether joined steps converge here
+    nearby: Nearby | None = None
 
 
 def _groups(shape: tuple[int, ...], num_times: int, settings: Settings) -> int:
@@ -138,17 +143,14 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
     @partial(jax.jit, compiler_options=often)
     def advance(data, x, theta, q, joined):
         def step(at, q):
-            # Annealing: the model is believed less than it deserves until the states are near.
-            relaxed = data._replace(noise=jnp.maximum(data.noise, q**2))
             made = tangent_step(
-                lattice, flow, at[0], at[1], relaxed, coarse=coarse, infer_theta=settings.infer_theta, groups=groups,
-                joined=joined if joins else None,
+                lattice, flow, at[0], at[1], relaxed(data, q), coarse=coarse, infer_theta=settings.infer_theta,
+                groups=groups, joined=joined if joins else None,
             )  # fmt: skip
-            share = 1 - (1 - DAMPED) * joined
+            share = share_taken(joined)
             return share * made.move, share * made.theta if settings.infer_theta else jnp.zeros_like(at[1])
 
-        radius = (2 * jnp.sqrt(jnp.max(data.prior_var)), 2 * data.theta_std)
-        return project(step, (x, theta), q[None], radius=radius)
+        return project(step, (x, theta), q[None], radius=(farthest(data), 2 * data.theta_std))
 
     alike = len(system.shape) == 1 and system.layout != "lattice"
     forgiven = ((SEAMS if alike else WIDE_SEAMS) * settings.tightness) ** 2
@@ -167,7 +169,9 @@ def make_engine(system: System, num_times: int, settings: Settings) -> Engine:
         return jnp.sum(cost, 0), jnp.sum(data.weight > 0, 0)
 
     search = _search(system, reach, num_sites, settings) if alike else None
-    return Engine(lattice, settings, advance, chi2, search, finish, joins)
+    near = alike and not settings.infer_theta and num_sites >= LONG.get(jax.default_backend(), np.inf)
+    nearby = make_nearby(system, lattice, joins, often) if near else None
+    return Engine(lattice, settings, advance, chi2, search, finish, joins, nearby)
 
 
 def measured_reach(system: System, dtype: jnp.dtype) -> Reach:
@@ -216,20 +220,32 @@ def _search(system: System, reach: Reach, num_sites: int, settings: Settings) ->
 
 
 class Later:
-    """The search, compiled for a number of segments when so many are first searched; `seconds` is what that took."""
+    """A stage that is compiled for each shape of its last argument when that first comes; `seconds` is what it took.
 
-    def __init__(self, program: Wrapped) -> None:
-        self.program, self.seconds = program, 0.0
-        self.made: dict[int, Any] = {}
+    `made` are those that are compiled already.
+    """
+
+    def __init__(self, program: Wrapped, made: dict[Any, Any]) -> None:
+        self.program, self.seconds, self.made = program, 0.0, made
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it; the last argument has an entry for each segment."""
-        count = len(arguments[-1])
-        if count not in self.made:
+        """Run it."""
+        shapes = _shapes(arguments[-1])
+        if shapes not in self.made:
             began = time.perf_counter()
-            self.made[count] = self.program.lower(*arguments).compile()
+            self.made[shapes] = self.program.lower(*arguments).compile()
             self.seconds += time.perf_counter() - began
-        return self.made[count](*arguments)
+        return self.made[shapes](*arguments)
+
+
+def _shapes(argument: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(np.shape(a) for a in jax.tree.leaves(argument))
+
+
+def seconds_later(engine: Engine) -> float:
+    """Seconds that compiling stages took when they were first used."""
+    stages = (engine.search, None if engine.nearby is None else engine.nearby.advance)
+    return sum(stage.seconds for stage in stages if isinstance(stage, Later))
 
 
 def compile_engine(
@@ -237,25 +253,30 @@ def compile_engine(
 ) -> tuple[Engine, float]:
     """Compile every stage for the shapes of these data; return them and the seconds it took.
 
-    With `search_later` the search is compiled when some region first needs it: many inferences never do.
+    With `search_later` the search and the steps after it are compiled when some region first needs them: many
+    inferences never do.
     """
     began = time.perf_counter()
     x = jax.ShapeDtypeStruct((data.value.shape[0] + 1, data.value.shape[1]), data.value.dtype)
     at = jnp.asarray(theta, x.dtype)
-    key, firsts = jax.random.key(0), jnp.zeros(engine.settings.search.slots, int)
+    key, firsts, one = jax.random.key(0), jnp.zeros(engine.settings.search.slots, int), jnp.ones((), x.dtype)
+    near = None if engine.nearby is None else engine.nearby.choose(np.zeros(x.shape[1], bool))
     stages = {
-        "advance": engine.advance.lower(data, x, at, jnp.ones((), x.dtype), jnp.ones((), x.dtype)),
+        "advance": engine.advance.lower(data, x, at, one, one),
         "chi2": engine.chi2.lower(data, x, at),
         "finish": engine.finish.lower(data, key, x, at),
     }
     if engine.search is not None and not search_later:
         stages["search"] = engine.search.lower(data, key, jnp.asarray(1, jnp.int32), x, at, firsts)
+    if engine.nearby is not None and not search_later:
+        stages["nearby"] = engine.nearby.advance.lower(data, x, at, one, one, near)
     with ThreadPoolExecutor(2) as pool:
-        made = dict(zip(stages, pool.map(lambda lowered: lowered.compile(), stages.values()), strict=True))
+        made: dict[str, Any] = dict(zip(stages, pool.map(lambda a: a.compile(), stages.values()), strict=True))
     if engine.search is not None:
-        search = Later(engine.search)
-        search.made.update({len(firsts): made.pop("search")} if "search" in made else {})
-        made["search"] = search
+        made["search"] = Later(engine.search, {_shapes(firsts): made["search"]} if "search" in made else {})
+    if engine.nearby is not None:
+        advance = Later(engine.nearby.advance, {_shapes(near): made["nearby"]} if "nearby" in made else {})
+        made["nearby"] = engine.nearby._replace(advance=advance)
     return engine._replace(**made), time.perf_counter() - began
 
 

@@ -18,14 +18,14 @@ from jaxtyping import Array, Float, Int
 
 from awavo.errors import InputError
 
-__all__ = ["Lattice", "Reach", "make_lattice", "measure_reach"]
+__all__ = ["Lattice", "Reach", "cut_out_patch", "make_lattice", "measure_reach"]
 
 # For each axis, how many sites before and after it a site is felt.
 Reach: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Lattice(NamedTuple):
-    """Index tables (host arrays). Sites are numbered in row-major order.
+    """Index tables (host arrays, but for the colours of a patch that is cut out). Sites are numbered row by row.
 
     `colour[i]` is the probe of site i; `patch_site[p, s]` are the sites of a patch, `core[p, s]` is 1 for those that
     the patch decides;
@@ -35,7 +35,7 @@ class Lattice(NamedTuple):
     shape: tuple[int, ...]
     reach: Reach
     num_colours: int
-    colour: Int[np.ndarray, " I"]
+    colour: Int[Array | np.ndarray, " I"]
     patch_site: Int[np.ndarray, "P n"]
     core: Float[np.ndarray, "P n"]
     within: Float[np.ndarray, "n n"]
@@ -121,3 +121,17 @@ def make_lattice(shape: tuple[int, ...], reach: Reach, *, core: int = 16, margin
     where = np.argwhere(inner > 0)
     home[patch_site[where[:, 0], where[:, 1]]] = where[:, 0] * patch_site.shape[1] + where[:, 1]
     return Lattice(shape, reach, int(np.prod(counts)), colour, patch_site, inner.astype(np.float32), within, home)
+
+
+def cut_out_patch(lattice: Lattice, before: int, after: int) -> Lattice:
+    """A short ring that holds one patch of a long one, with so many sites before and after it, but for their colours.
+
+    These depend on which patch it is.
+    """
+    size = lattice.patch_site.shape[1]
+    length = before + size + after
+    sites, home = before + np.arange(size), np.zeros(length, int)
+    home[sites] = np.arange(size)
+    return lattice._replace(
+        shape=(length,), colour=home[:0], patch_site=sites[None], core=np.ones((1, size), np.float32), home=home
+    )

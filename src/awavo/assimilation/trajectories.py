@@ -74,7 +74,7 @@ class Step(NamedTuple):
     theta_draws: Float[Array, "r p"]
 
 
-def index_table(values: np.ndarray) -> Array:
+def index_table(values: Array | np.ndarray) -> Array:
     """An index table that the compiler does not try to compute with: for a million sites that takes it minutes."""
     return lax.optimization_barrier(jnp.asarray(values, jnp.int32))
 

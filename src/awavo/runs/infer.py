@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from awavo.assimilation.assimilate import AssimilationState, Posterior, assimilate, first_state, num_stages
-from awavo.assimilation.engine import Later, Settings, System, make_data, reuse_engine
+from awavo.assimilation.engine import Settings, System, make_data, reuse_engine, seconds_later
 from awavo.assimilation.observations import check_observations
 from awavo.checks import check_seconds
 from awavo.errors import InputError, RunFolderError
@@ -117,7 +117,7 @@ def _infer(
     state = state or first_state(data, system.theta)
     on_stage(state.stage, num_stages(settings, len(system.shape) == 1), "compiling")
     engine, compile_s = reuse_engine(system, data, settings)
-    searched_s = engine.search.seconds if isinstance(engine.search, Later) else 0.0
+    before_s = seconds_later(engine)
     began, saved, resumed_at, last = time.perf_counter(), time.perf_counter(), state.stage, state
     processor = time.process_time()
     posterior: Posterior | None = None
@@ -133,7 +133,7 @@ def _infer(
         most = num_stages(settings, engine.search is not None)
         on_stage(most if isinstance(item, Posterior) else item.stage, most, text)
     assert posterior is not None
-    later_s = engine.search.seconds - searched_s if isinstance(engine.search, Later) else 0.0
+    later_s = seconds_later(engine) - before_s
     summary = {
         "system": name, "states": int(np.prod(system.shape)), "seed": settings.seed, "times": len(observed),
         "solve_s": time.perf_counter() - began - later_s, "cpu_s": time.process_time() - processor,
@@ -181,11 +181,13 @@ def _resume(folder: Path | None, fingerprint: str, settings: Settings) -> tuple[
             raise RunFolderError(f"'{folder}' holds another inference: choose another --out or remove it.")
         return None, notes
     arrays = {name.split("/", 1)[1]: jnp.asarray(a) for name, a in found.arrays.items()}
-    return AssimilationState(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"])), notes
+    changed = np.asarray(arrays["changed"]) if "changed" in arrays else None
+    return AssimilationState(arrays["x"], arrays["theta"], found.iteration, np.asarray(arrays["tries"]), changed), notes
 
 
 def _save(folder: Path, state: AssimilationState, fingerprint: str) -> None:
     arrays = {"x": np.asarray(state.x), "theta": np.asarray(state.theta), "tries": state.tries}
+    arrays |= {} if state.changed is None else {"changed": state.changed}
     write_checkpoint(
         folder / "checkpoints", [0], [arrays], fingerprint=fingerprint, iteration=state.stage, env_steps=state.stage
     )
