@@ -229,6 +229,12 @@ def test_every_row_of_the_learner_names_its_command_its_commit_and_seeds_that_we
         assert all(len(row["returns"]) == len(row["costs"]) == len(found["seeds"]) for row in found["rows"])
 
 
+def test_the_table_of_systems_that_are_inferred():
+    report = program("assimilation/table.py")
+    told = report.PAGE.read_text().partition(report.BEGIN)[2].partition(report.END)[0].strip()
+    assert told == "\n".join(report.rows())
+
+
 def test_what_the_docs_say_of_the_run_through_shocks_is_in_its_file():
     found = json.loads((ROOT / "benchmarks" / "assimilation" / "results" / "shocks_10000.json").read_text())
     page, told = (ROOT / "docs" / "trajectories.md").read_text(), found["summary"]

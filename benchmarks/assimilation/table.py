@@ -22,7 +22,7 @@ def rows() -> list[str]:
         "|--|--|--|--|--|--|--|--|--|--|--|--|",
     ]
     for path in sorted((HERE / "results").glob("*.json")):
-        if path.stem.startswith(("modes", "shocks")):
+        if path.stem.startswith(("modes", "nearby", "shocks")):
             continue
         record = json.loads(path.read_text())
         s, seeds = record["summary"], [r["seed"] for r in record["rows"]]
