@@ -29,6 +29,7 @@ from awavo.assimilation.modes import (
     segments_around,
     segments_at_once,
     sites_near,
+    unseen_holes,
 )  # fmt: skip
 from awavo.assimilation.nearby import Patches
 from awavo.assimilation.trajectories import Data, Step
@@ -66,8 +67,8 @@ class AssimilationState(NamedTuple):
 class Posterior(NamedTuple):
     """Mean and standard deviation of every state, draws around the mean, and the parameters with covariance.
 
-    Where a site is not `believed`, as the observations around it do not fit or its spread is not finite, its standard
-    deviations are at least the prior's; mean and draws stay those of the mode that was found.
+    Where a site is not `believed`, as the observations around it do not fit, a ring has none around it or its spread is
+    not finite, its standard deviations are at least the prior's; mean and draws stay those of the mode that was found.
     """
 
     mean: Float[np.ndarray, "T I"]
@@ -243,6 +244,8 @@ def assimilate(
         yield AssimilationState(x, theta, stage, tries, changed), f"local chi2 {worst:.2f}: searching again"
     key = jax.random.fold_in(jax.random.key(settings.seed), 10_000)  # beyond every stage's number
     end = engine.finish(data, key, x, theta)
+    if len(engine.lattice.shape) == 1:
+        believed &= ~unseen_holes(np.asarray((data.weight > 0).sum(0)), settings.search.window)
     yield _posterior(engine, data, x, theta, chi2, believed, end), "posterior"
 
 

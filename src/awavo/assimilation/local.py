@@ -105,7 +105,8 @@ def local_fit(
     notes = []
     if len(lost):
         notes.append(f"{len(lost)} of {len(chi2)} sites are not believed ({_listed(lost)}): what was seen around them "
-                     "does not fit, so that the mode may be wrong there; their intervals are the prior's.")  # fmt: skip
+                     "does not fit, or nothing was seen there, so that the mode may be wrong; their intervals are the "
+                     "prior's.")  # fmt: skip
     rest = np.where(believed, chi2, 0.0)
     if rest.max() > doubt:
         notes.append(f"sites around {int(np.argmax(rest))} fit less well than chance mostly allows (local chi2 "

@@ -86,6 +86,11 @@ def believed_sites(cost: Float[np.ndarray, " I"], count: Num[np.ndarray, " I"], 
     return np.asarray(_around(wrong.astype(float), window) < 0.5)
 
 
+def unseen_holes(count: Num[np.ndarray, " I"], window: int) -> Bool[np.ndarray, " I"]:
+    """Sites of a ring in a hole so wide that a window in it holds no observation: no misfit could show there."""
+    return np.asarray(_around((_around(count, window) < 1).astype(float), window) > 0.5)
+
+
 def segments_around(bad: np.ndarray, length: int, free: int) -> Int[np.ndarray, " S"]:
     """First sites of segments of `length` whose inner `free` sites cover the bad ones, each region in the middle."""
     num = len(bad)
