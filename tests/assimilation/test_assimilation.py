@@ -1,6 +1,7 @@
 """Whole inferences on small rings and grids: recovery, modes, stopping and resuming, bad observations."""
 
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -231,11 +232,28 @@ def test_many_regions_are_searched_again_once_a_few_more_often(places, searches)
     blank = jnp.zeros((33, 1000))
     end = Step(blank, jnp.zeros(1), blank, jnp.zeros((1, 1)), blank[None], jnp.zeros((1, 1)))
     search = lambda data, key, starts, x, theta, firsts: (x, np.zeros(len(firsts), bool))  # noqa: E731
-    engine = Engine(None, settings, keep, lambda *_: (cost, np.full(1000, 32.0)), search, lambda *_: end)  # pyright: ignore
+    ring, cost_of = SimpleNamespace(shape=(1000,)), lambda *_: (cost, np.full(1000, 32.0))
+    engine = Engine(ring, settings, keep, cost_of, search, lambda *_: end)  # pyright: ignore
     stage = len(settings.anneal) + settings.polish
     start = AssimilationState(blank, jnp.ones(1), stage, np.zeros(1000, np.int32))
     told = [text for _, text in assimilate(engine, data, start)]
     assert sum(text.endswith("searching again") for text in told) == searches
+
+
+@pytest.mark.parametrize(("shape", "doubted"), [((1000,), set(range(300, 313))), ((10, 100), set())])
+def test_sites_of_a_ring_that_nothing_was_seen_around_are_not_believed(shape, doubted):
+    observed = np.array(twin_experiment(1000, unobserved=0.0, seed=0).observed)
+    observed[:, 300:313] = np.nan
+    data = make_data(System(**lorenz96_system(1000)), observed, 1.0, Settings())
+    blank = jnp.zeros((33, 1000))
+    end = Step(blank, jnp.zeros(1), blank, jnp.zeros((1, 1)), blank[None], jnp.zeros((1, 1)))
+    keep = lambda data, x, theta, q, joined: (x, theta)  # noqa: E731
+    fits = lambda *_: (np.full(1000, 32.0), np.full(1000, 32.0))  # noqa: E731
+    engine = Engine(SimpleNamespace(shape=shape), Settings(), keep, fits, None, lambda *_: end)  # pyright: ignore
+    *_, (found, _) = assimilate(engine, data, AssimilationState(blank, jnp.ones(1), 0, np.zeros(1000, np.int32)))
+    assert set(np.flatnonzero(~found.believed)) == doubted
+    assert (found.std[:, sorted(doubted)] > 0).all()
+    assert (found.std[:, found.believed] == 0).all()
 
 
 @pytest.mark.parametrize(

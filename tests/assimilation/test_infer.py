@@ -15,7 +15,6 @@ from awavo.assimilation.modes import believed_sites, unseen_holes
 from awavo.assimilation.observations import check_observations, read_numbers
 from awavo.assimilation.system import check_system, flat_flow
 from awavo.errors import InputError
-from awavo.tasks.lorenz96 import lorenz96_system, twin_experiment
 
 STEP = np.array([[0.9, 0.3, 0.0], [-0.2, 0.8, 0.1], [0.0, 0.4, 0.7]])
 PUSH = np.array([0.5, -1.0, 0.2])
@@ -277,16 +276,6 @@ def test_a_hole_in_which_a_window_sees_nothing_is_told_from_a_narrower_one():
     assert np.flatnonzero(unseen_holes(count, 5)).tolist() == list(range(20, 31))
     around = np.roll(count, -25)  # the same hole where the numbering wraps
     assert np.flatnonzero(np.roll(unseen_holes(around, 5), 25)).tolist() == list(range(20, 31))
-
-
-def test_sites_of_a_ring_that_nothing_was_seen_around_are_not_believed():
-    twin = twin_experiment(48, seed=3)
-    observed = np.array(twin.observed)
-    observed[:, 10:22] = np.nan
-    found = infer(System(**lorenz96_system(48)), observed, 1.0, num_draws=2, accept_misfit=True)
-    hole = found.believed[10:22]
-    assert not hole.any()
-    assert (found.std[:, 10:22] >= 0.999 * np.asarray(lorenz96_system(48)["prior_std"]).min()).all()
 
 
 @pytest.mark.parametrize(
